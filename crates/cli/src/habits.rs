@@ -241,10 +241,6 @@ const COPY: &[Habit] = &[
     (&["--batch"], "name the sources on the command line"),
     (&["--interactive"], "there is no question for each file: write --dry-run first"),
     (
-        &["-K", "--keep-dirlinks"],
-        "there is none: nothing is written through a link at the destination; name the directory that it points to",
-    ),
-    (
         &["--confine-root", "--drop-D"],
         "not needed: nothing is written outside of the destination, and devices are made only with specials in --preserve",
     ),

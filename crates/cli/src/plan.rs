@@ -30,7 +30,7 @@ use self::connection::connection;
 use self::ends::{receiving, sending, snapshot};
 use self::output::{Output, Progress, metrics, progress, result_file};
 use self::places::{missing_source, refuse_forgotten_colon};
-use self::refusals::{refuse_backups, refuse_equality, refuse_mode_changes, refuse_references, refuse_without_effect};
+use self::refusals::{refuse_backups, refuse_directories, refuse_equality, refuse_mode_changes, refuse_without_effect};
 use crate::applies::Hosts;
 use crate::arguments::{CopyArguments, ReportingArguments};
 use crate::{choosing, listed, reporting};
@@ -75,7 +75,7 @@ impl CopyPlan {
         refuse_equality(&arguments)?;
         let hosts = Hosts::of(&sources, &destination);
         refuse_without_effect(&arguments, hosts)?;
-        refuse_references(&arguments.link_dest)?;
+        refuse_directories(&arguments)?;
         refuse_backups(&arguments)?;
         refuse_mode_changes(&arguments)?;
         let listed = listed::chosen(&arguments, &mut sources)?;

@@ -157,7 +157,7 @@ pub fn push_over(
         making.beside(connect, |joining| {
             let found = sender::find_sources(order.tree, order.paths, order.send).selected(order.selection.cloned());
             let receipt = order.receipt.map(|receipt| Arc::clone(receipt.file) as Arc<dyn ReceiptSink>);
-            let found = found.with_receipt(receipt);
+            let found = found.with_receipt(receipt).needing(receive.needs_here());
             sender::run(link, joining, order.listed.limit(found), order.send, run)
         })
     })?;

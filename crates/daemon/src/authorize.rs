@@ -85,6 +85,11 @@ fn authorize_transfer(job: &Transfer, granted: &Granted) -> Result<(), Refusal> 
         {
             refused("a drop box does not tell what is there; leave --link-dest out")
         }
+        Transfer::Receive { options, .. }
+            if options.directory_links.is_some() && granted.rights.access.drop_box().is_some() =>
+        {
+            refused("a drop box does not tell what is there; leave --keep-dirlinks out")
+        }
         Transfer::Receive { options, .. } if options.backup.is_some() && granted.rights.access.drop_box().is_some() => {
             refused("in a drop box nothing that exists is replaced; leave --backup-dir and --suffix out")
         }

@@ -49,6 +49,7 @@ mod choice;
 pub mod data_ranges;
 mod deletion;
 pub mod digest;
+mod directory_links;
 pub mod frame;
 pub mod limits;
 mod link_failure;

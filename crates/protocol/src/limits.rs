@@ -68,6 +68,8 @@ pub const MAX_RULE_BYTES: usize = 256 << 10;
 pub const MAX_STREAMS: u8 = 64;
 /// Maximum number of reference directories of a copy.
 pub const MAX_LINK_DESTS: usize = 20;
+/// Most directories outside of the destination that links there may lead into.
+pub const MAX_LINK_TARGETS: usize = 20;
 /// Most changes of modes in one copy.
 pub const MAX_MODE_CHANGES: usize = 64;
 /// Longest name of a congestion control, in bytes (the kernel's `TCP_CA_NAME_MAX` less the NUL).

@@ -26,6 +26,7 @@ pub use crate::bootstrap::{Bootstrap, ConnectBack, FarTask, Listening};
 pub use crate::change::{ChangeCount, ChangeMessage, ChangeRequest, ChangedItem};
 pub use crate::choice::{Choice, TimeStamp};
 pub use crate::deletion::{Delete, Deletion, LeftOut, MaxDelete, Mirrored};
+pub use crate::directory_links::DirectoryLinks;
 use crate::limits::PART_SIZE;
 pub use crate::listed::ListedNames;
 pub use crate::listing::{

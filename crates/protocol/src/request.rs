@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::change::ChangeRequest;
 use crate::choice::Choice;
 use crate::deletion::{Delete, Mirrored};
+use crate::directory_links::DirectoryLinks;
 use crate::listing::ListRequest;
 use crate::measure;
 use crate::message::{Digest, TransferId};
@@ -217,6 +218,8 @@ pub struct ReceiveOptions {
     pub owners: Box<OwnerMapping>,
     /// Whether files travel whole even where existing ones may have parts in common with them.
     pub whole_files: bool,
+    /// Symbolic links to directories that are kept and followed; `None` to follow none.
+    pub directory_links: Option<DirectoryLinks>,
 }
 
 /// Place of the items that are replaced or deleted at the destination.
@@ -346,6 +349,17 @@ impl ReceiveOptions {
             .union(self.preserve.needs())
             .union(if self.learns_owner_names() { Features::OWNER_NAMES } else { Features::NONE });
         if self.existing.equality() == Some(Equality::Contents) { needed.union(Features::CHECKSUM) } else { needed }
+    }
+
+    /// Features that the receiver itself must have for these options, as far as the sender is not told
+    /// of them by its own.
+    #[must_use]
+    pub fn needs_here(&self) -> Features {
+        let needed = [
+            (self.receipt, Features::RECEIPT),
+            (self.directory_links.is_some(), Features::DIRECTORY_LINKS),
+        ];
+        needed.into_iter().filter(|(is_needed, _)| *is_needed).fold(Features::NONE, |all, (_, feature)| all.union(feature))
     }
 
     /// Whether the sender is to tell the names of owners, or of those whom access control lists name.

@@ -177,6 +177,9 @@ impl Features {
     /// As the sender, the end sends only the difference between a file and the one that it replaces
     /// ([`Basis`](crate::message::Basis)).
     pub const DIFFERENCES: Self = Self(1 << 12);
+    /// As a receiver, the end keeps symbolic links to directories and fills these
+    /// ([`DirectoryLinks`](crate::message::DirectoryLinks)).
+    pub const DIRECTORY_LINKS: Self = Self(1 << 13);
     /// The features of this release.
     pub const OURS: Self = Self(
         Self::DISKLESS.0
@@ -191,7 +194,8 @@ impl Features {
             | Self::RECEIPT.0
             | Self::CHANGES.0
             | Self::OWNER_NAMES.0
-            | Self::DIFFERENCES.0,
+            | Self::DIFFERENCES.0
+            | Self::DIRECTORY_LINKS.0,
     );
 
     /// The set of these bits, whatever they mean.
@@ -244,6 +248,10 @@ impl Features {
             (Self::LISTING, "the far end cannot list what is there; upgrade icdc there"),
             (Self::SNAPSHOT, "the far end cannot make snapshots; upgrade icdc there, or copy without --snapshot"),
             (Self::CHANGES, "the far end cannot make, remove and rename items; upgrade icdc there"),
+            (
+                Self::DIRECTORY_LINKS,
+                "the far end does not follow links to directories; upgrade icdc there, or copy without --keep-dirlinks",
+            ),
             (Self::RECEIPT, "the far end cannot sign receipts; upgrade icdc there, or copy without --receipt"),
             (
                 Self::ATTRIBUTES,

@@ -229,6 +229,7 @@ fn requests() -> Vec<Message> {
         chmod: mode_changes(),
         owners: owner_mapping().into(),
         whole_files: true,
+        directory_links: Some(DirectoryLinks { into: vec![b"/mnt/other".to_vec()] }),
     };
     let drive = Drive {
         host: "far".into(),

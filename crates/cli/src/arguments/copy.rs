@@ -163,6 +163,17 @@ pub(crate) struct CopyArguments {
     #[arg(long, requires = EXACT, help_heading = "What to copy and how")]
     pub(crate) yes_empty: bool,
 
+    /// Where the source has a directory and the destination a symbolic link to a directory of that name,
+    /// keep the link and fill the directory that it leads to. That must lie in the destination, or in a
+    /// directory of --dirlinks-into
+    #[arg(short = 'K', long, conflicts_with_all = ["snapshot", "receipt"], help_heading = "What to copy and how")]
+    pub(crate) keep_dirlinks: bool,
+
+    /// Let links of --keep-dirlinks lead into DIR, at the destination's host, as well. A DIR that is not
+    /// absolute lies beside DST. May be given up to 20 times
+    #[arg(long, value_name = "DIR", action = ArgAction::Append, requires = "keep_dirlinks", help_heading = "What to copy and how", value_hint = ValueHint::DirPath)]
+    pub(crate) dirlinks_into: Vec<OsString>,
+
     /// Link a file that is unchanged in DIR, another copy at the destination's host, from there instead
     /// of sending it; one whose attributes differ is copied there. Nothing in DIR is changed. A DIR that
     /// is not absolute lies beside DST. May be given up to 20 times; with --verify, files are sent
@@ -256,7 +267,7 @@ pub(crate) struct CopyArguments {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["places", "preserve", "chmod", "numeric_ids", "usermap", "groupmap", "skip_equal", "update", "size_only", "checksum", "existing", "ignore_existing", "files_from", "files_from0", "prune_empty_dirs", "delete", "link_dest", "backup_dir", "suffix", "snapshot", "dry_run"],
+        conflicts_with_all = ["places", "preserve", "chmod", "numeric_ids", "usermap", "groupmap", "skip_equal", "update", "size_only", "checksum", "existing", "ignore_existing", "files_from", "files_from0", "prune_empty_dirs", "delete", "keep_dirlinks", "link_dest", "backup_dir", "suffix", "snapshot", "dry_run"],
         conflicts_with_all = CHOOSING,
         help_heading = "What to copy and how",
         value_hint = ValueHint::DirPath

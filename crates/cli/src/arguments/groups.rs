@@ -30,6 +30,8 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "yes_empty",
             "backup_dir",
             "suffix",
+            "keep_dirlinks",
+            "dirlinks_into",
             "link_dest",
             "snapshot",
             "keep",

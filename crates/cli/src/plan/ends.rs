@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::Context;
 use icdc_filter::Rule;
 use icdc_protocol::message::{
-    Backup, Choice, Delete, Equality, Existing, IfRunning, Mirrored, Missing, ReceiveOptions, SendOptions, Snapshot,
+    Backup, Choice, Delete, DirectoryLinks, Equality, Existing, IfRunning, Mirrored, Missing, ReceiveOptions, SendOptions, Snapshot,
     SnapshotTime,
 };
 
@@ -70,6 +70,7 @@ pub(super) fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOpt
         chmod: arguments.chmod.iter().flat_map(|changes| changes.0.iter().copied()).collect(),
         owners: Box::default(),
         whole_files: arguments.whole_file,
+        directory_links: directory_links(arguments),
     }
 }
 
@@ -77,6 +78,12 @@ pub(super) fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOpt
 pub(super) fn snapshot(arguments: &CopyArguments) -> anyhow::Result<Snapshot> {
     let time = SnapshotTime::new(seconds_since_1970()).context("the clock is beyond the year 9999; set it")?;
     Ok(Snapshot { time, keep: arguments.keep })
+}
+
+/// Links to directories that are kept, from a copy's command line; `None` if none is followed.
+fn directory_links(arguments: &CopyArguments) -> Option<DirectoryLinks> {
+    let into = || arguments.dirlinks_into.iter().map(|directory| directory.as_bytes().to_vec()).collect();
+    arguments.keep_dirlinks.then(|| DirectoryLinks { into: into() })
 }
 
 /// Place of replaced and deleted items, from a copy's command line; `None` if they are not kept.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{bail, ensure};
-use icdc_protocol::limits::{MAX_LINK_DESTS, MAX_MODE_CHANGES, MAX_PATH};
+use icdc_protocol::limits::{MAX_LINK_DESTS, MAX_LINK_TARGETS, MAX_MODE_CHANGES, MAX_PATH};
 use icdc_protocol::validate::is_component;
 
 use crate::applies::{Concern, Hosts, Mismatch};
@@ -39,15 +39,18 @@ pub(super) fn refuse_mode_changes(arguments: &CopyArguments) -> anyhow::Result<(
     Ok(())
 }
 
-/// Refuses reference directories that cannot be asked for.
-pub(super) fn refuse_references(directories: &[OsString]) -> anyhow::Result<()> {
-    ensure!(
-        directories.len() <= MAX_LINK_DESTS,
-        "--link-dest: {} directories are too many; name at most {MAX_LINK_DESTS}",
-        directories.len()
-    );
-    let is_path = |directory: &OsString| !directory.is_empty() && directory.len() <= MAX_PATH;
-    ensure!(directories.iter().all(is_path), "--link-dest: name a directory by a path of at most {MAX_PATH} bytes");
+/// Refuses reference directories, and directories that links may lead into, that cannot be asked for.
+pub(super) fn refuse_directories(arguments: &CopyArguments) -> anyhow::Result<()> {
+    let given = [
+        ("--link-dest", &arguments.link_dest, MAX_LINK_DESTS),
+        ("--dirlinks-into", &arguments.dirlinks_into, MAX_LINK_TARGETS),
+    ];
+    for (option, directories, most) in given {
+        let number = directories.len();
+        ensure!(number <= most, "{option}: {number} directories are too many; name at most {most}");
+        let is_path = |directory: &OsString| !directory.is_empty() && directory.len() <= MAX_PATH;
+        ensure!(directories.iter().all(is_path), "{option}: name a directory by a path of at most {MAX_PATH} bytes");
+    }
     Ok(())
 }
 

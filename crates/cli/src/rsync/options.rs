@@ -198,6 +198,9 @@ const OPTIONS: &[RsyncOption] = &[
     ),
     option(&["--no-whole-file", "--no-W"], Needless),
     option(&["-W", "--whole-file"], Pass("--whole-file")),
+    option(&["-K", "--keep-dirlinks"], Pass("--keep-dirlinks"))
+        .but("a link that leads out of the destination is refused; --dirlinks-into DIR lets it lead into DIR"),
+    option(&["--dirlinks-into"], PassValue("--dirlinks-into")),
     // Options of icdc that rsync's cannot stand for.
     option(&["--remote-icdc"], PassValue("--remote-icdc")),
     option(&["--send-self"], Pass("--send-self")),

@@ -373,6 +373,65 @@ fn a_mirror_is_the_one_that_rsync_makes() {
     assert!(refused < trees, "most trees are compared");
 }
 
+/// Moves some directories of a destination to `.kept` in it, and puts links to them in their places. `place` is the
+/// directory whose directories they are, `depth` the number of names that lead there.
+fn link(noise: &mut Noise, kept: &Path, place: &Path, depth: usize, links: &mut usize) {
+    for entry in fs::read_dir(place).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if !entry.file_type().unwrap().is_dir() || path == *kept {
+            continue;
+        }
+        if noise.below(2) == 0 {
+            link(noise, kept, &path, depth + 1, links);
+            continue;
+        }
+        let name = links.to_string();
+        *links += 1;
+        fs::rename(&path, kept.join(&name)).unwrap();
+        std::os::unix::fs::symlink(format!("{}.kept/{name}", "../".repeat(depth)), &path).unwrap();
+        link(noise, kept, &kept.join(&name), 2, links);
+    }
+}
+
+#[test]
+fn links_to_directories_are_kept_as_by_rsync() {
+    if !has_program("rsync") {
+        return skip("rsync is not installed");
+    }
+    let mut noise = Noise::logged("links to directories");
+    let trees = std::env::var("ICDC_TEST_RULES").ok().map_or(TREES / 3, |text| text.parse().unwrap());
+    let mut all = 0;
+    for number in 0..trees {
+        let site = Site::new();
+        tree(&mut noise, &site.path("tree"), 0);
+        at_one_age(&site.path("tree"));
+        earlier(&mut noise, &site.path("tree"), &site.path("theirs"));
+        let kept = site.directory("theirs/.kept");
+        link(&mut noise, &kept, &site.path("theirs"), 0, &mut all);
+        succeed(Command::new("cp").current_dir(site.root()).args(["-a", "theirs", "ours"]));
+        let (of_rsync, of_icdc) = EXISTING[noise.below(EXISTING.len() as u64) as usize];
+        let deletes = noise.below(2) == 0;
+        let mut rsync = Command::new("rsync");
+        let mut copy = site.copy(&["--keep-dirlinks", "--exclude=/.kept"]);
+        rsync.env("LC_ALL", "C").current_dir(site.root()).args(["-a", "--keep-dirlinks", "--exclude=/.kept"]);
+        if deletes {
+            rsync.args(["--delete", "--delete-after"]);
+            copy.arg("--delete");
+        }
+        let rsync = rsync.args(of_rsync).args(["tree/", "theirs/"]).output().unwrap();
+        let ended = copy.args(of_icdc).args(["tree/", "ours/"]).run();
+        let shown = || format!("tree {number}, {of_icdc:?}, {deletes}: {rsync:?} {ended}");
+        assert!(rsync.status.success() && ended.code == Some(0), "{}", shown());
+        let differences: Vec<String> = differences(&site.path("theirs"), &site.path("ours"))
+            .into_iter()
+            // A directory of which something is deleted last.
+            .filter(|difference| !difference.contains(": has time"))
+            .collect();
+        assert!(differences.is_empty(), "{}: {differences:#?}", shown());
+    }
+    assert!(all as u64 > trees / 4, "{all} links");
+}
+
 /// All items below a directory but directories: their paths, and what they hold.
 fn kept(directory: &Path) -> Vec<(OsString, Vec<u8>)> {
     let mut found = Vec::new();

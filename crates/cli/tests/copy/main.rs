@@ -15,6 +15,7 @@ mod coming_from;
 mod deep;
 mod delete;
 mod devices;
+mod dirlinks;
 mod differences;
 mod existing;
 mod few;

@@ -232,6 +232,22 @@ fn a_copy_of_trees_whose_items_become_links_stays_inside() {
 }
 
 #[test]
+fn links_to_directories_that_are_kept_lead_nowhere_outside() {
+    let scene = Scene::new();
+    let mut refused = 0;
+    scene.race(
+        &["copy"],
+        |path| path.starts_with('d'),
+        |number| {
+            let ended = scene.copy(number, &["--keep-dirlinks", "--delete"]);
+            refused += ended.all("item").filter(|event| event["outcome"] == "failed").count();
+            ended
+        },
+    );
+    assert!(refused > 0, "no link was met");
+}
+
+#[test]
 fn deleting_directories_that_become_links_stays_inside() {
     let scene = Scene::new();
     let mut deleted = 0;

@@ -4,7 +4,26 @@ use icdc_protocol::Features;
 use icdc_protocol::message::Message;
 
 use crate::peer::{Server, begin};
+use crate::support::daemon::location;
 use crate::support::{HERE, Site, Start};
+
+#[test]
+fn links_are_not_kept_by_an_end_that_does_not_follow_them() {
+    let site = Site::new();
+    let server = Server::new(&site);
+    std::fs::create_dir(site.path("tree")).unwrap();
+    let without = Features::from_bits(!Features::DIRECTORY_LINKS.bits());
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut peer = server.accept_request();
+            peer.say(Message::Accepted(without));
+            peer.hear_end();
+        });
+        site.copy(&["--keep-dirlinks", "tree/"]).arg(location(server.port(), "copy")).run()
+    })
+    .expect_code(3);
+    assert!(ended.to_string().contains("does not follow links to directories; upgrade icdc there"), "{ended}");
+}
 
 #[test]
 fn a_copy_without_disks_is_not_measured_with_an_end_that_has_none() {

@@ -19,7 +19,7 @@ use super::listing::{self, Listing};
 use super::metadata::{self, Incarnation, Metadata, Stat, permissions};
 use super::names::{Name, printable};
 use super::scope::Scope;
-use super::trail::Trail;
+use super::trail::{Step, Trail};
 
 /// An open directory of a [`Tree`](super::Tree). A clone shares the descriptor.
 #[derive(Clone, Debug)]
@@ -174,21 +174,33 @@ impl Directory {
     /// reached from there.
     #[must_use]
     pub fn names_from(&self, above: &Self) -> Option<Vec<Name>> {
-        let names = self.inner.trail.names_below(&above.inner.trail)?;
-        Some(names.into_iter().cloned().collect())
+        let steps = self.inner.trail.steps_below(&above.inner.trail)?;
+        Some(steps.into_iter().map(|step| step.name().clone()).collect())
     }
 
-    /// Opens a directory again that was reached from this one. It is a different directory if one
-    /// on the path was renamed or replaced in between.
+    /// Opens a directory again that was reached from this one, by the same links, if any. It is a
+    /// different directory if one on the path, or a link, was renamed or replaced in between: a caller
+    /// that must not be led elsewhere compares its device and inode.
     ///
     /// # Errors
-    /// Errors of [`open_directory`](Self::open_directory); [`TreeError::Escapes`] if it was not
-    /// reached from here.
+    /// Errors of [`open_directory`](Self::open_directory) and [`open_linked`](Self::open_linked);
+    /// [`TreeError::Escapes`] if it was not reached from here.
     pub fn reopen(&self, place: &Whereabouts) -> Result<Self> {
-        let names = place.trail.names_below(&self.inner.trail);
-        let names =
-            names.ok_or_else(|| TreeError::Escapes { path: printable(&place.trail.bytes()), call: "openat" })?;
-        names.into_iter().try_fold(self.clone(), |directory, name| directory.open_directory(name))
+        self.reopen_part(place, usize::MAX)
+    }
+
+    /// Opens again the directory that the first `steps` steps on the way to a directory lead to, as
+    /// [`reopen`](Self::reopen).
+    ///
+    /// # Errors
+    /// Errors of [`reopen`](Self::reopen).
+    pub fn reopen_part(&self, place: &Whereabouts, steps: usize) -> Result<Self> {
+        let all = place.trail.steps_below(&self.inner.trail);
+        let all = all.ok_or_else(|| TreeError::Escapes { path: printable(&place.trail.bytes()), call: "openat" })?;
+        all.into_iter().take(steps).try_fold(self.clone(), |directory, step| match step {
+            Step::Into(name) => directory.open_directory(name),
+            Step::Along(name) => directory.open_linked(name),
+        })
     }
 
     /// Opens the item `name`, whatever it is, as a descriptor that nothing can be read from. A
@@ -511,6 +523,12 @@ pub(super) const DIRECTORY: OFlags =
 impl Directory {
     pub(super) fn child(&self, descriptor: OwnedFd, name: &Name) -> Self {
         let trail = Trail::child(&self.inner.trail, name);
+        let scope = Arc::clone(&self.inner.scope);
+        Self { inner: Arc::new(Inner { descriptor, trail, scope }) }
+    }
+
+    pub(super) fn linked_child(&self, descriptor: OwnedFd, name: &Name) -> Self {
+        let trail = Trail::linked(&self.inner.trail, name);
         let scope = Arc::clone(&self.inner.scope);
         Self { inner: Arc::new(Inner { descriptor, trail, scope }) }
     }

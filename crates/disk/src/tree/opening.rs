@@ -130,6 +130,23 @@ impl Directory {
         self.require_regular(name, &stat)?;
         Ok(Followed::File(file, stat))
     }
+
+    /// Opens the directory to which the symbolic link `name` leads, by as many links as there are; in
+    /// a confined tree as [`follow`](Self::follow). Nothing but a directory is opened.
+    ///
+    /// # Errors
+    /// [`TreeError::Missing`] for a dangling link, [`TreeError::NotADirectory`],
+    /// [`TreeError::Escapes`].
+    pub fn open_linked(&self, name: &Name) -> Result<Self> {
+        match self.open_followed(name, DIRECTORY.difference(OFlags::NOFOLLOW)) {
+            Ok(descriptor) => Ok(self.linked_child(descriptor, name)),
+            Err(Errno::NOTDIR) => {
+                let found = "a symbolic link to something that is no directory";
+                Err(TreeError::NotADirectory { path: self.path_of(name), found, call: "openat2" })
+            }
+            Err(errno) => Err(self.unfollowed(name, errno)),
+        }
+    }
 }
 
 /// Flags for opening files, so that opening neither waits for a pipe's other end nor takes a

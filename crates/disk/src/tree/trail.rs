@@ -13,6 +13,26 @@ pub(super) enum Trail {
     Start(Vec<u8>),
     /// The directory with this name in another one.
     Child(Arc<Self>, Name),
+    /// The directory to which the symbolic link with this name in another one leads.
+    Linked(Arc<Self>, Name),
+}
+
+/// A step down from a directory to the next one on a path.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step<'a> {
+    /// To the directory with this name.
+    Into(&'a Name),
+    /// To the directory to which the symbolic link with this name leads.
+    Along(&'a Name),
+}
+
+impl<'a> Step<'a> {
+    /// Name of the directory, or of the link.
+    pub(super) fn name(self) -> &'a Name {
+        match self {
+            Self::Into(name) | Self::Along(name) => name,
+        }
+    }
 }
 
 impl Trail {
@@ -24,6 +44,10 @@ impl Trail {
         Arc::new(Self::Child(Arc::clone(parent), name.clone()))
     }
 
+    pub(super) fn linked(parent: &Arc<Self>, name: &Name) -> Arc<Self> {
+        Arc::new(Self::Linked(Arc::clone(parent), name.clone()))
+    }
+
     /// Bytes of the whole path.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut names = Vec::new();
@@ -31,7 +55,7 @@ impl Trail {
         let mut path = loop {
             match here {
                 Self::Start(start) => break start.clone(),
-                Self::Child(parent, name) => {
+                Self::Child(parent, name) | Self::Linked(parent, name) => {
                     names.push(name);
                     here = parent;
                 }
@@ -43,17 +67,25 @@ impl Trail {
         path
     }
 
-    /// Names of the path components from `above` down to here; `None` if this is not beneath it.
-    pub(super) fn names_below(self: &Arc<Self>, above: &Arc<Self>) -> Option<Vec<&Name>> {
-        let mut names = Vec::new();
+    /// Steps from `above` down to here; `None` if this is not beneath it.
+    pub(super) fn steps_below(self: &Arc<Self>, above: &Arc<Self>) -> Option<Vec<Step<'_>>> {
+        let mut steps = Vec::new();
         let mut here = self;
         while !Arc::ptr_eq(here, above) {
-            let Self::Child(parent, name) = &**here else { return None };
-            names.push(name);
-            here = parent;
+            here = match &**here {
+                Self::Start(_) => return None,
+                Self::Child(parent, name) => {
+                    steps.push(Step::Into(name));
+                    parent
+                }
+                Self::Linked(parent, name) => {
+                    steps.push(Step::Along(name));
+                    parent
+                }
+            };
         }
-        names.reverse();
-        Some(names)
+        steps.reverse();
+        Some(steps)
     }
 
     /// Bytes of the whole path of `name` in this directory.

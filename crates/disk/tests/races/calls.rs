@@ -14,7 +14,7 @@ use crate::world::{ABOVE, SIDE, World};
 pub(crate) type Call = fn(&mut Caller<'_>) -> Result<()>;
 
 /// All calls by their names.
-pub(crate) const CALLS: [(&str, Call); 31] = [
+pub(crate) const CALLS: [(&str, Call); 32] = [
     ("resolve", resolve),
     ("stat", stat),
     ("incarnation", incarnation),
@@ -23,6 +23,7 @@ pub(crate) const CALLS: [(&str, Call); 31] = [
     ("open a file again", reopen_file),
     ("follow to a file", follow_to_file),
     ("follow to a directory", follow_to_directory),
+    ("follow to a directory and nothing else", open_linked),
     ("open a directory", open_directory),
     ("open a directory unless it is mounted", open_directory_on_mount),
     ("list", entries),
@@ -72,7 +73,7 @@ impl<'a> Caller<'a> {
     fn directory(&mut self) -> Result<Directory> {
         self.turns += 1;
         let root = self.tree.root();
-        let found = match self.turns % 9 {
+        let found = match self.turns % 10 {
             0 => self.tree.resolve(b"a/b/c/file")?.directory,
             1 => self.tree.resolve(ABOVE.as_bytes())?.open_directory()?,
             2 => descend(root, Directory::open_directory)?,
@@ -84,6 +85,7 @@ impl<'a> Caller<'a> {
             }
             6 => descend(root, |directory, name| Ok(as_directory(directory.follow(name)?)))?,
             7 => descend(root, |directory, name| directory.make_directory(name, 0o755))?,
+            8 => descend(root, Directory::open_linked)?,
             _ => self.held.clone(),
         };
         self.judge(&found.own_stat()?);
@@ -186,6 +188,14 @@ fn follow_to_file(caller: &mut Caller<'_>) -> Result<()> {
 fn follow_to_directory(caller: &mut Caller<'_>) -> Result<()> {
     let found = as_directory(caller.directory()?.follow(&name("sub"))?);
     caller.judge(&found.own_stat()?);
+    Ok(())
+}
+
+fn open_linked(caller: &mut Caller<'_>) -> Result<()> {
+    let above = caller.directory()?;
+    let found = above.open_linked(&name("sub"))?;
+    caller.judge(&found.own_stat()?);
+    caller.judge(&above.reopen(&found.whereabouts())?.own_stat()?);
     Ok(())
 }
 

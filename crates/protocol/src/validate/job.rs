@@ -7,12 +7,12 @@ use super::names::{is_component, path};
 use super::rules::{Checked, require};
 use super::{owners, receipt, snapshot};
 use crate::limits::{
-    MAX_DISKLESS_BYTES, MAX_HOST, MAX_LINK_DESTS, MAX_MODE_CHANGES, MAX_PATH, MAX_RING_BYTES, MAX_RULE_BYTES,
+    MAX_DISKLESS_BYTES, MAX_HOST, MAX_LINK_DESTS, MAX_LINK_TARGETS, MAX_MODE_CHANGES, MAX_PATH, MAX_RING_BYTES, MAX_RULE_BYTES,
     MAX_RULES, MAX_SOURCES, MAX_STREAMS, MIN_DISKLESS_BYTES,
 };
 use crate::measure;
 use crate::message::{
-    Backup, ChangeRequest, Choice, Diskless, Drive, Job, MaxDelete, Mirrored, ModeChange, Preserve, ReceiveOptions,
+    Backup, ChangeRequest, Choice, DirectoryLinks, Diskless, Drive, Job, MaxDelete, Mirrored, ModeChange, Preserve, ReceiveOptions,
     SendOptions, TimeStamp, Transfer,
 };
 
@@ -133,6 +133,7 @@ fn receive_options(options: &ReceiveOptions) -> Checked {
     owners::mapping(&options.owners)?;
     require(options.link_dest.len() <= MAX_LINK_DESTS, "too many reference directories")?;
     options.link_dest.iter().try_for_each(|directory| path(directory))?;
+    directory_links(options)?;
     backup(options)?;
     snapshot::options(options)?;
     receipt::options(options)?;
@@ -141,6 +142,13 @@ fn receive_options(options: &ReceiveOptions) -> Checked {
     // An end that may only measure does nothing else.
     let own = ReceiveOptions { diskless: options.diskless, preserve: Preserve::NOTHING, ..ReceiveOptions::default() };
     require(*options == own, WITHOUT_DISKS)
+}
+
+fn directory_links(options: &ReceiveOptions) -> Checked {
+    let Some(DirectoryLinks { into }) = &options.directory_links else { return Ok(()) };
+    require(options.snapshot.is_none() && !options.receipt, "links to directories in a snapshot or a receipt")?;
+    require(into.len() <= MAX_LINK_TARGETS, "too many directories that links may lead into")?;
+    into.iter().try_for_each(|directory| path(directory))
 }
 
 fn backup(options: &ReceiveOptions) -> Checked {

@@ -503,7 +503,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
         option::of(1_u64..1 << 30),
         option::of(place()),
         delete(),
-        (vec(path(), 0..=2), vec(mode_change(), 0..=3), owner_mapping()),
+        (vec(path(), 0..=2), vec(mode_change(), 0..=3), owner_mapping(), option::of(vec(path(), 0..=2))),
         any::<bool>(),
         option::of(backup()),
     )
@@ -516,7 +516,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                 ring,
                 place,
                 delete,
-                (link_dest, chmod, owners),
+                (link_dest, chmod, owners, links_into),
                 missing,
                 backup,
             )| {
@@ -538,10 +538,11 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     missing: if missing { Missing::LeaveOut } else { Missing::Make },
                     snapshot: None,
                     backup,
-                    receipt: receipt && !dry_run && !missing,
+                    receipt: receipt && !dry_run && !missing && links_into.is_none(),
                     chmod,
                     owners: owners.into(),
                     whole_files,
+                    directory_links: links_into.map(|into| DirectoryLinks { into }),
                 }
             },
         );

@@ -249,8 +249,8 @@ impl Backups {
         if names.iter().any(|name| resembles_staging(name.as_bytes())) {
             return Ok(None);
         }
-        let original =
-            |end: usize| names[..end].iter().try_fold(start.clone(), |directory, name| directory.open_directory(name));
+        let place = directory.whereabouts();
+        let original = |end: usize| start.reopen_part(&place, end);
         let first = usize::from(self.is_of_source).min(names.len());
         let mut backup = match &self.root {
             None => return Ok(Some(directory.clone())),

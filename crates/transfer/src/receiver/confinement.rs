@@ -9,7 +9,7 @@ use super::beside::path_beside;
 /// Files that a receiver for `destination` may read and change: everything beneath the
 /// destination; beneath its parent directory where the destination is missing or a file, an
 /// interrupted run left its journal there, or an earlier session has made the destination the copy
-/// itself (its `place`); the reference directories, and the directory for backups, or the one in which
+/// itself (its `place`); the reference directories, those that kept links may lead into, and the directory for backups, or the one in which
 /// that is to be made. Empty where the destination cannot be resolved: the session finds and
 /// reports that when it begins.
 pub(super) fn files(tree: &Tree, destination: &[u8], options: &ReceiveOptions) -> Files {
@@ -18,7 +18,8 @@ pub(super) fn files(tree: &Tree, destination: &[u8], options: &ReceiveOptions) -
         false => files.change(directory),
     };
     // Linking from a directory takes as many rights there as at the destination.
-    let references = options.link_dest.iter().filter_map(|path| {
+    let linked = options.directory_links.iter().flat_map(|links| &links.into);
+    let references = options.link_dest.iter().chain(linked).filter_map(|path| {
         tree.resolve(&path_beside(destination, path)).and_then(|located| located.open_directory()).ok()
     });
     let files = references.fold(Files::of_end(), |files, directory| change(files, &directory));

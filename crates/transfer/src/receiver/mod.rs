@@ -30,6 +30,7 @@ mod kept_times;
 mod large_file;
 mod large_files;
 mod leftovers;
+mod link_targets;
 mod names;
 mod onto_itself;
 mod owners;

@@ -14,6 +14,7 @@
 //! | `extras` | items that the source has not: listed, counted, deleted |
 //! | `hard_links` | further names of files |
 //! | `journal` | records in the run's journal, and its removal |
+//! | `kept_links` | links to directories, which are kept and followed |
 //! | `large_files` | large files, as the store is told of them |
 //! | `making_directories` | directories that are made, and their attributes |
 //! | `obstacles` | items of another kind that have the names of announced ones |
@@ -36,6 +37,7 @@ mod extras;
 mod facts;
 mod hard_links;
 mod journal;
+mod kept_links;
 mod large_files;
 mod making_directories;
 mod obstacles;
@@ -69,6 +71,7 @@ use super::file_identity::FileIdentity;
 use super::jobs::{DiskJob, NameJob, StoreJob};
 use super::kept_times::KeptTimes;
 use super::large_file::Continued;
+use super::link_targets::LinkTargets;
 use super::onto_itself::SourcesHere;
 use super::placement::Placement;
 use super::publishing::Staged;
@@ -110,6 +113,9 @@ pub(super) struct FileExecutor<'a> {
     to_amend: ById<FileIdentity>,
     /// Files whose contents are being compared with those of items, as they were found.
     compared: ById<Stat>,
+    /// Directories to which links may lead that are kept; `None` until the sources are placed, and if no
+    /// link is followed.
+    link_targets: Option<LinkTargets>,
     /// Reference directories; `None` until the sources are placed, and if there are none.
     references: Option<References>,
     /// Place of replaced and deleted items; `None` until the sources are placed, and if none are
@@ -171,6 +177,7 @@ impl<'a> FileExecutor<'a> {
             left_firsts: HashSet::new(),
             to_amend: ById::default(),
             compared: ById::default(),
+            link_targets: None,
             references: None,
             backups: None,
             snapshots: None,

@@ -1,7 +1,10 @@
 //! Items of the destination of a mirror, and what protects them from being deleted.
 
+use std::collections::HashSet;
+
 use icdc_disk::tree::{Kind, Name, Stat};
 use icdc_filter::{Effect, Rules};
+use icdc_session::receiver::book::item::DirectoryPlace;
 
 use super::failure::Failure;
 use super::onto_itself::SourcesHere;
@@ -29,10 +32,13 @@ impl Item {
     }
 }
 
-/// Items that are never deleted: what rules exclude, and the sources of this copy.
+/// Items that are never deleted: what rules exclude, the sources of this copy, and directories to which
+/// links lead that are kept.
 pub(super) struct Protection<'a> {
     pub(super) rules: &'a Rules,
     pub(super) sources: Option<&'a SourcesHere>,
+    /// Directories to which links lead that are kept; `None` if none is.
+    pub(super) linked: Option<&'a HashSet<DirectoryPlace>>,
     pub(super) unfinished: Unfinished,
 }
 
@@ -54,6 +60,13 @@ impl Protection<'_> {
     /// Whether a rule excludes what has this path from the transfer root.
     pub(super) fn excludes(&self, source_path: &[u8], is_directory: bool) -> bool {
         self.rules.decide(source_path, is_directory) == Effect::Exclude
+    }
+
+    /// Whether a link that is kept leads to what `stat` describes: it has what the source has in the
+    /// directory with the name of the link.
+    pub(super) fn is_linked(&self, stat: &Stat) -> bool {
+        let place = DirectoryPlace { device: stat.dev, inode: stat.ino };
+        self.linked.is_some_and(|linked| linked.contains(&place))
     }
 
     /// Returns an error if the item, which `shown` names, is a source of this copy.

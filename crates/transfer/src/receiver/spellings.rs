@@ -181,6 +181,15 @@ impl Spellings {
         self.listed.as_ref().is_some_and(|(_, listing)| has(listing))
     }
 
+    /// Notes what was found under this name. It is refused where this run knows it under another name.
+    pub(super) fn take_found(&mut self, name: Spelling<'_>, stat: &Stat) -> Result<(), Failure> {
+        if self.may_differ(name, name.name) {
+            self.refuse_other(name, Some(stat))?;
+            self.note(name, stat);
+        }
+        Ok(())
+    }
+
     /// Notes the directory `name`, which was made or opened for this run. One that existed already
     /// is refused where this run knows it under another name.
     pub(super) fn take_directory(

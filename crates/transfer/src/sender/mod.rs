@@ -47,7 +47,6 @@ use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, unbounded
 use icdc_disk::{BLOCK_SIZE, BlockPool};
 use icdc_filter::PatternError;
 use icdc_link::{Inlet, Link, Outlet};
-use icdc_protocol::Features;
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::{
     Choice, Digest, FileDigest, Message, Mirrored, Problem, Refusal, RefusalKind, SendOptions,
@@ -199,7 +198,7 @@ fn machine(sources: &Sources, options: &SendOptions) -> Sender {
         keeps_digests: sources.selection.is_some(),
         awaits_deletion: options.mirrored != Mirrored::No,
         awaits_receipt: sources.receipt.is_some(),
-        needs: options.needs().union(if sources.receipt.is_some() { Features::RECEIPT } else { Features::NONE }),
+        needs: options.needs().union(sources.needs),
     };
     Sender::new(settings, sources.begin())
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use icdc_confine::files::Files;
 use icdc_disk::tree::{Directory, Kind, Name, Stat, Tree, TreeError, is_staging};
+use icdc_protocol::Features;
 use icdc_protocol::message::{Begin, Digest, Problem, SendOptions, Source, SourceKind};
 
 use super::examination::leaf;
@@ -72,6 +73,8 @@ pub struct Sources {
     pub(crate) listed: Option<ListSource<'static>>,
     /// Takes the receipt that the receiver is to give; `None` if none is.
     pub(crate) receipt: Option<Arc<dyn ReceiptSink>>,
+    /// Features that the receiver must have for its own options.
+    pub(crate) needs: Features,
 }
 
 impl Sources {
@@ -105,6 +108,12 @@ impl Sources {
     #[must_use]
     pub fn with_receipt(self, receipt: Option<Arc<dyn ReceiptSink>>) -> Self {
         Self { receipt, ..self }
+    }
+
+    /// Requires these features of the receiver, besides those for the sender's options.
+    #[must_use]
+    pub fn needing(self, needs: Features) -> Self {
+        Self { needs, ..self }
     }
 
     /// Files that the sending end may read, and no others: each directory with everything beneath
@@ -203,6 +212,7 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
         selection: None,
         listed: None,
         receipt: None,
+        needs: Features::NONE,
     }
 }
 

@@ -8,6 +8,7 @@ use icdc_session::SessionError;
 use icdc_session::receiver::book::action::{NotBegun, Placed, Target};
 
 use super::super::backups::Backups;
+use super::super::link_targets::LinkTargets;
 use super::super::onto_itself::{SourcesHere, refuse_onto_itself};
 use super::super::placement::{Parents, Placement, Wanted};
 use super::super::references::References;
@@ -68,12 +69,15 @@ impl FileExecutor<'_> {
         })
     }
 
-    /// Opens the reference directories, and finds that for backups.
+    /// Opens the reference directories, and those that links may lead into, and finds that for backups.
     fn open_beside(&mut self, placement: &Placement) -> Result<(), SessionError> {
         let shared = self.shared;
         let (tree, destination) = (shared.order.tree, shared.order.destination);
         if !shared.options.link_dest.is_empty() {
             self.references = Some(References::open(tree, destination, shared.options, placement)?);
+        }
+        if let Some(links) = &shared.options.directory_links {
+            self.link_targets = Some(LinkTargets::open(tree, destination, links, shared.order.allowed.conceals)?);
         }
         self.backups = Backups::open(tree, destination, shared.options, placement, self.sources.as_deref())?;
         Ok(())
@@ -112,6 +116,9 @@ impl FileExecutor<'_> {
             self.run = found.map(|found| found.or_as_waited_for(before));
             let resuming = self.run.as_ref().is_some_and(|run| run.resuming);
             return Err(NotBegun::HasWaited { resuming });
+        }
+        if let (Some(targets), Some(directory)) = (&mut self.link_targets, opening.placement.destination()) {
+            targets.allow(directory).map_err(|error| local(error.to_string()))?;
         }
         let landings = match shared.options.snapshot {
             Some(snapshot) => self.land_in_snapshot(snapshot),

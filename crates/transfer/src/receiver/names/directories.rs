@@ -134,6 +134,21 @@ impl Directories {
         self.insert(DirectoryId::Entry(new.id), directory).map(Some).map_err(|error| failure::of_tree(&error))
     }
 
+    /// Registers an existing directory under the number of an announced one, and, if it `is_filled`,
+    /// checks that it can be.
+    pub(super) fn enter(
+        &mut self,
+        new: &NewDirectory,
+        directory: Directory,
+        is_filled: bool,
+        restore_mode: bool,
+    ) -> Result<DirectoryPlace, Failure> {
+        if is_filled {
+            let_in(&directory, false, restore_mode)?;
+        }
+        self.insert(DirectoryId::Entry(new.id), directory).map_err(|error| failure::of_tree(&error))
+    }
+
     /// Makes a directory under a staging name, because its own belongs to something else, or opens
     /// the one that an earlier run of this user has made.
     pub(super) fn make_aside(
@@ -251,13 +266,19 @@ fn prepare(
     spellings: &mut Spellings,
 ) -> Result<Directory, Failure> {
     spellings.take_directory(above, name, (&directory, is_new))?;
-    check_renames(&directory, is_new)?;
+    let_in(&directory, is_new, restore_mode)?;
+    Ok(directory)
+}
+
+/// Checks that names in a directory can be changed, and lets its owner fill it.
+fn let_in(directory: &Directory, is_new: bool, restore_mode: bool) -> Result<(), Failure> {
+    check_renames(directory, is_new)?;
     if restore_mode {
         // An existing one may lack the owner's right to write, as one does whose source is
         // read-only and whose filling was interrupted.
-        let_owner_in(&directory).map_err(|error| failure::of_tree(&error))?;
+        let_owner_in(directory).map_err(|error| failure::of_tree(&error))?;
     }
-    Ok(directory)
+    Ok(())
 }
 
 /// Returns an error for a directory that existed before in which unfinished files could neither

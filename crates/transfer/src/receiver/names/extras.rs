@@ -12,6 +12,7 @@ mod deleter;
 mod snapshots;
 mod walk;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use counter::Counter;
@@ -20,12 +21,14 @@ use icdc_disk::tree::{Directory, Kind, Name, resembles_staging};
 use icdc_filter::{Effect, Rule, Rules};
 use icdc_protocol::message::{Backup, EntryId, ReceiveOptions};
 use icdc_session::receiver::book::action::{DirectoryExtras, Extra, ListedExtras};
-use icdc_session::receiver::book::item::{DirectoryId, ModificationTime};
+use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, ModificationTime};
 use icdc_session::receiver::book::obstacles::Replaced;
 use icdc_session::receiver::book::source_names::SourceNames;
 use walk::{Visitor, walk};
 
 use super::super::failure::{self, Failure};
+use super::super::link_targets::LinkTargets;
+use super::super::onto_itself::SourcesHere;
 use super::super::placement::place_of;
 use super::super::protection::{Item, Protection, Unfinished};
 use super::super::spellings::Spelling;
@@ -40,10 +43,8 @@ impl FileExecutor<'_> {
         mut found: DirectoryExtras,
         names: &SourceNames,
     ) -> Result<ListedExtras, Failure> {
-        let rules = self.protecting_rules()?;
-        let sources = self.sources.clone();
-        let unfinished = self.unfinished();
-        let protection = Protection { rules: &rules, sources: sources.as_deref(), unfinished };
+        let kept = self.kept()?;
+        let protection = kept.protection();
         let directory = self.directories.get(directory)?;
         let own = directory.own_stat().map_err(|error| failure::of_tree(&error))?;
         // Its extra items would be what the copy reads.
@@ -75,10 +76,8 @@ impl FileExecutor<'_> {
     /// Counts the items and everything in them. Fails at what cannot be read: its number is not
     /// known, and it would stay.
     pub(super) fn count_extras(&mut self, found: &[DirectoryExtras]) -> Result<u64, Failure> {
-        let rules = self.protecting_rules()?;
-        let sources = self.sources.clone();
-        let unfinished = self.unfinished();
-        let protection = Protection { rules: &rules, sources: sources.as_deref(), unfinished };
+        let kept = self.kept()?;
+        let protection = kept.protection();
         let mut counter = Counter::default();
         for found in found {
             let Some(directory) = self.reopen(found)? else { continue };
@@ -88,8 +87,8 @@ impl FileExecutor<'_> {
                 let is_kept = listed.replaced_by.is_some() && protection.keeps(&item);
                 if is_kept || !walk(&directory, item, &protection, &mut counter)? && listed.replaced_by.is_some() {
                     return Err(format!(
-                        "{shown}: is in the way of an item of the source, and a rule or an unfinished file in it keeps \
-                         it; remove it, or leave the item out"
+                        "{shown}: is in the way of an item of the source, and a rule, an unfinished file in it or a \
+                         link that leads to it keeps it; remove it, or leave the item out"
                     )
                     .into());
                 }
@@ -141,10 +140,8 @@ impl FileExecutor<'_> {
         deleter: &mut Deleter<'_>,
         replaced: &mut Replaced,
     ) -> Result<(), Failure> {
-        let rules = self.protecting_rules()?;
-        let sources = self.sources.clone();
-        let unfinished = self.unfinished();
-        let protection = Protection { rules: &rules, sources: sources.as_deref(), unfinished };
+        let kept = self.kept()?;
+        let protection = kept.protection();
         let Some(directory) = self.reopen(found)? else { return Ok(()) };
         let before = deleter.open_up(&directory);
         for listed in &found.extras {
@@ -190,6 +187,16 @@ impl FileExecutor<'_> {
         self.remove_journals(&[id]);
         deleter.deleted(&obstacle);
         Ok(shown)
+    }
+
+    /// What protects items from being deleted.
+    fn kept(&mut self) -> Result<Kept, Failure> {
+        Ok(Kept {
+            rules: self.protecting_rules()?,
+            sources: self.sources.clone(),
+            linked: self.link_targets.as_ref().map(LinkTargets::reached),
+            unfinished: self.unfinished(),
+        })
     }
 
     /// The rules by which names are never deleted, compiled once.
@@ -251,6 +258,25 @@ impl FileExecutor<'_> {
         let is_listed = is_listed && !self.is_staged_here(&name);
         let is_same = is_listed && !self.spellings.may_be_another(spelling, &stat)?;
         Ok(is_same.then(|| Item::of(name, stat, &found.path, &found.source_path)))
+    }
+}
+
+/// What protects items from being deleted, for a while in which the executor has other things to do.
+struct Kept {
+    rules: Arc<Rules>,
+    sources: Option<Arc<SourcesHere>>,
+    linked: Option<Arc<HashSet<DirectoryPlace>>>,
+    unfinished: Unfinished,
+}
+
+impl Kept {
+    fn protection(&self) -> Protection<'_> {
+        Protection {
+            rules: &self.rules,
+            sources: self.sources.as_deref(),
+            linked: self.linked.as_deref(),
+            unfinished: self.unfinished,
+        }
     }
 }
 

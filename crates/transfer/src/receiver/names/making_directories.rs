@@ -14,6 +14,9 @@ impl FileExecutor<'_> {
     /// Makes or opens a directory; `None` if it is missing in a dry run, or where nothing new is
     /// made.
     pub(super) fn make_directory(&mut self, new: &NewDirectory) -> Result<Option<DirectoryPlace>, Failure> {
+        if let Some(place) = self.follow_kept_link(new)? {
+            return Ok(Some(place));
+        }
         if self.shared.options.dry_run {
             let found = self.directories.find_existing(new);
             if found.is_none() {

@@ -22,8 +22,10 @@ use crate::clock;
 impl FileExecutor<'_> {
     /// Decides whether new items may be made from other files of the destination, once that is there.
     pub(super) fn begin_renames(&mut self) {
-        // In a snapshot, nothing has been there but for an interrupted run.
-        if self.new_destination || self.snapshots.is_some() || !self.shared.peer().has(Features::RENAMES) {
+        // In a snapshot, nothing has been there but for an interrupted run. A file that is not at the source
+        // may be under another name in a directory to which a link leads.
+        let has_links = self.link_targets.is_some();
+        if self.new_destination || self.snapshots.is_some() || has_links || !self.shared.peer().has(Features::RENAMES) {
             self.renames.find_none();
         }
     }

@@ -68,7 +68,7 @@ struct Removal<'a> {
 
 impl Removal<'_> {
     fn protection(&self) -> Protection<'_> {
-        Protection { rules: &self.rules, sources: self.sources, unfinished: Unfinished::Stays }
+        Protection { rules: &self.rules, sources: self.sources, linked: None, unfinished: Unfinished::Stays }
     }
 
     fn count_snapshot(&self, time: SnapshotTime) -> Result<Counted, Failure> {

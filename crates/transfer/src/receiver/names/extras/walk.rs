@@ -101,6 +101,9 @@ fn begin(
             Err(failure) => visitor.failed(&item.path, failure).map(|()| Begun::Visited(false)),
         };
     }
+    if protection.is_linked(&item.stat) {
+        return Ok(Begun::Visited(false));
+    }
     let path = item.path.clone();
     match is_allowed.and_then(|()| Level::open(above, item, depth, visitor)) {
         Ok(level) => Ok(Begun::Entered(Box::new(level))),
@@ -217,7 +220,7 @@ mod tests {
         let item = Item::of(name.clone(), directory.stat(&name).unwrap(), b"", b"");
         prepare();
         let rules = Rules::compile(&[]).unwrap();
-        let protection = Protection { rules: &rules, sources: None, unfinished: Unfinished::Stays };
+        let protection = Protection { rules: &rules, sources: None, linked: None, unfinished: Unfinished::Stays };
         let mut visitor = Swapping { root, visited: Vec::new(), failed: Vec::new() };
         walk(&directory, item, &protection, &mut visitor).unwrap();
         (visitor.visited, visitor.failed)
