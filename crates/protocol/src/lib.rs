@@ -11,6 +11,7 @@
 //! | [`data_ranges`] | which parts of a block are data |
 //! | [`block_journal`] | the durable blocks of one unfinished file, as kept beside it |
 //! | [`run_journal`] | what a whole unfinished run has published and staged |
+//! | [`digest_cache`] | digests of files that earlier runs have read |
 //! | [`measure`] | the order of a measurement, and what is sent over its control link |
 //! | [`snapshot`] | names of snapshots, and what is kept of them |
 //! | [`relay`] | what relays say before the data, to each other and to others |
@@ -49,6 +50,7 @@ mod choice;
 pub mod data_ranges;
 mod deletion;
 pub mod digest;
+pub mod digest_cache;
 mod directory_links;
 pub mod frame;
 pub mod limits;

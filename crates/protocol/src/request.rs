@@ -168,6 +168,9 @@ pub struct SendOptions {
     pub prune_empty_dirs: bool,
     /// Whether the names of owners, and of those whom access control lists name, are told.
     pub owner_names: bool,
+    /// Whether digests that the receiver asks for may be those that earlier runs have kept
+    /// ([`crate::digest_cache`]).
+    pub known_digests: bool,
 }
 
 /// Options of the receiving end.
@@ -220,6 +223,9 @@ pub struct ReceiveOptions {
     pub whole_files: bool,
     /// Symbolic links to directories that are kept and followed; `None` to follow none.
     pub directory_links: Option<DirectoryLinks>,
+    /// Whether the digests of existing files may be those that earlier runs have kept
+    /// ([`crate::digest_cache`]).
+    pub known_digests: bool,
 }
 
 /// Place of the items that are replaced or deleted at the destination.
@@ -355,11 +361,7 @@ impl ReceiveOptions {
     /// of them by its own.
     #[must_use]
     pub fn needs_here(&self) -> Features {
-        let needed = [
-            (self.receipt, Features::RECEIPT),
-            (self.directory_links.is_some(), Features::DIRECTORY_LINKS),
-        ];
-        needed.into_iter().filter(|(is_needed, _)| *is_needed).fold(Features::NONE, |all, (_, feature)| all.union(feature))
+        needed([(self.receipt, Features::RECEIPT), (self.directory_links.is_some(), Features::DIRECTORY_LINKS)])
     }
 
     /// Whether the sender is to tell the names of owners, or of those whom access control lists name.
@@ -371,9 +373,13 @@ impl ReceiveOptions {
 
 /// Features that the other end must have for this kind of copy.
 fn needs(diskless: Option<Diskless>, deletes: bool, is_snapshot: bool) -> Features {
-    let needed =
-        [(diskless.is_some(), Features::DISKLESS), (deletes, Features::DELETION), (is_snapshot, Features::SNAPSHOT)];
-    needed.into_iter().filter(|(is_needed, _)| *is_needed).fold(Features::NONE, |all, (_, feature)| all.union(feature))
+    needed([(diskless.is_some(), Features::DISKLESS), (deletes, Features::DELETION), (is_snapshot, Features::SNAPSHOT)])
+}
+
+/// Those of the features that are needed.
+fn needed<const N: usize>(features: [(bool, Features); N]) -> Features {
+    let needed = features.into_iter().filter(|(is_needed, _)| *is_needed);
+    needed.fold(Features::NONE, |all, (_, feature)| all.union(feature))
 }
 
 impl Preserve {

@@ -18,7 +18,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "90e9f450"),
+        ("Request", "7b6751b9"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -202,6 +202,7 @@ fn requests() -> Vec<Message> {
         listed: None,
         prune_empty_dirs: true,
         owner_names: true,
+        known_digests: true,
     };
     let receive = ReceiveOptions {
         verify: true,
@@ -230,6 +231,7 @@ fn requests() -> Vec<Message> {
         owners: owner_mapping().into(),
         whole_files: true,
         directory_links: Some(DirectoryLinks { into: vec![b"/mnt/other".to_vec()] }),
+        known_digests: false,
     };
     let drive = Drive {
         host: "far".into(),

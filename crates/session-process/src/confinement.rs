@@ -1,11 +1,12 @@
 //! Limits that a session's process sets to itself once it knows its session, and before it has
 //! another thread.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use icdc_confine::calls::{self, Process};
 use icdc_confine::files::Files;
 use icdc_protocol::message::{Job, Transfer};
+use icdc_transfer::known_digests;
 
 use crate::rights::Rights;
 use crate::run::diskless;
@@ -33,6 +34,10 @@ pub(super) fn confine(job: &Job, rights: &Rights) {
         Job::Measure(_) | Job::Join { .. } | Job::Admit { .. } => (false, Files::of_end()),
     };
     let files = if looks_up_owners(job) { files.with_accounts() } else { files };
+    let files = match known_digests(job) {
+        Some(directory) => files.change_path(&directory),
+        None => files,
+    };
     let (files, process) = match is_connected {
         true => (files.alone(), Process::Connected),
         false => (files, Process::Connecting),
@@ -49,6 +54,16 @@ fn looks_up_owners(job: &Job) -> bool {
         Job::Transfer(Transfer::Receive { options, .. }) => options.owners.changes_owners(),
         _ => false,
     }
+}
+
+/// Directory of the cache of digests that a job uses; `None` if it uses none, or there can be none.
+fn known_digests(job: &Job) -> Option<PathBuf> {
+    let uses = match job {
+        Job::Transfer(Transfer::Send { options, .. }) => options.known_digests,
+        Job::Transfer(Transfer::Receive { options, .. }) => options.known_digests,
+        _ => false,
+    };
+    uses.then(known_digests::directory)?
 }
 
 /// The files beneath the root of the key, with the access that `allow` adds.

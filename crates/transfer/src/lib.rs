@@ -25,6 +25,7 @@ pub mod diskless;
 pub mod event;
 mod further_links;
 mod identity;
+pub mod known_digests;
 mod name_list;
 mod notices;
 mod once;

@@ -122,6 +122,14 @@ pub(crate) struct CopyArguments {
     #[arg(short = 'c', long, conflicts_with_all = ["size_only", "link_dest", "snapshot"], help_heading = "What to copy and how")]
     pub(crate) checksum: bool,
 
+    /// With --checksum, read all files, also those that have not changed since an earlier run
+    ///
+    /// Without it, a file is not read that has the size, modification and change time, device and inode that it had when
+    /// an earlier run with --checksum read it. The digests are kept in $XDG_CACHE_HOME/icdc/digests, at each end.
+    /// --verify uses none.
+    #[arg(long, help_heading = "What to copy and how")]
+    pub(crate) no_digest_cache: bool,
+
     /// Copy only what is at the destination already: nothing new is made there, no file, no link, no
     /// directory
     #[arg(long, help_heading = "What to copy and how")]
@@ -164,13 +172,15 @@ pub(crate) struct CopyArguments {
     pub(crate) yes_empty: bool,
 
     /// Where the source has a directory and the destination a symbolic link to a directory of that name,
-    /// keep the link and fill the directory that it leads to. That must lie in the destination, or in a
-    /// directory of --dirlinks-into
+    /// keep the link and fill the directory that it leads to
+    ///
+    /// That must lie in the destination, or in a directory of --dirlinks-into.
     #[arg(short = 'K', long, conflicts_with_all = ["snapshot", "receipt"], help_heading = "What to copy and how")]
     pub(crate) keep_dirlinks: bool,
 
-    /// Let links of --keep-dirlinks lead into DIR, at the destination's host, as well. A DIR that is not
-    /// absolute lies beside DST. May be given up to 20 times
+    /// Let links of --keep-dirlinks lead into DIR, at the destination's host, as well
+    ///
+    /// A DIR that is not absolute lies beside DST. May be given up to 20 times.
     #[arg(long, value_name = "DIR", action = ArgAction::Append, requires = "keep_dirlinks", help_heading = "What to copy and how", value_hint = ValueHint::DirPath)]
     pub(crate) dirlinks_into: Vec<OsString>,
 

@@ -21,6 +21,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "update",
             "size_only",
             "checksum",
+            "no_digest_cache",
             "existing",
             "ignore_existing",
             "delete",

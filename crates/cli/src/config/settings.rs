@@ -72,6 +72,7 @@ pub(crate) const REACH: &[Setting] = &[
     setting("one-file-system", "ICDC_ONE_FILE_SYSTEM", Form::Flag, Concern::Copy, PLANNED, "true"),
     setting("exclude-caches", "ICDC_EXCLUDE_CACHES", Form::Flag, Concern::Copy, PLANNED, "true"),
     setting("preserve", "ICDC_PRESERVE", Form::List, Concern::Copy, PLANNED, "[\"mode\", \"times\", \"links\", \"sparse\"]"),
+    setting("no-digest-cache", "ICDC_NO_DIGEST_CACHE", Form::Flag, Concern::Copy, COPY, "true"),
     setting("numeric-ids", "ICDC_NUMERIC_IDS", Form::Flag, Concern::Copy, COPY, "true"),
 ];
 

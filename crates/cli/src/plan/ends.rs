@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::Context;
 use icdc_filter::Rule;
 use icdc_protocol::message::{
-    Backup, Choice, Delete, DirectoryLinks, Equality, Existing, IfRunning, Mirrored, Missing, ReceiveOptions, SendOptions, Snapshot,
-    SnapshotTime,
+    Backup, Choice, Delete, DirectoryLinks, Equality, Existing, IfRunning, Mirrored, Missing, ReceiveOptions,
+    SendOptions, Snapshot, SnapshotTime,
 };
 
 use crate::arguments::{CopyArguments, IfRunningMode};
@@ -34,6 +34,7 @@ pub(super) fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions 
         listed: None,
         prune_empty_dirs: arguments.prune_empty_dirs,
         owner_names: false,
+        known_digests: uses_known_digests(arguments),
     }
 }
 
@@ -71,6 +72,7 @@ pub(super) fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOpt
         owners: Box::default(),
         whole_files: arguments.whole_file,
         directory_links: directory_links(arguments),
+        known_digests: uses_known_digests(arguments),
     }
 }
 
@@ -78,6 +80,11 @@ pub(super) fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOpt
 pub(super) fn snapshot(arguments: &CopyArguments) -> anyhow::Result<Snapshot> {
     let time = SnapshotTime::new(seconds_since_1970()).context("the clock is beyond the year 9999; set it")?;
     Ok(Snapshot { time, keep: arguments.keep })
+}
+
+/// Whether files are compared by digests, and those that earlier runs have kept count.
+fn uses_known_digests(arguments: &CopyArguments) -> bool {
+    arguments.checksum && !arguments.verify && !arguments.no_digest_cache
 }
 
 /// Links to directories that are kept, from a copy's command line; `None` if none is followed.

@@ -44,6 +44,7 @@ const TRIED: &[Tried] = &[
     tried("one-file-system", ["true", "false"], ["true", "false"], SSH, &[]),
     tried("exclude-caches", ["true", "false"], ["true", "false"], SSH, &[]),
     tried("preserve", ["['mode', 'times']", "'none'"], ["mode,times", "none"], SSH, &[]),
+    tried("no-digest-cache", ["true", "false"], ["true", "false"], SSH, &[]),
     tried("numeric-ids", ["true", "false"], ["true", "false"], SSH, &[]),
 ];
 

@@ -27,6 +27,7 @@
 
 mod attributes;
 mod beneath;
+mod change_times;
 mod directory;
 mod error;
 mod failure;
@@ -47,6 +48,7 @@ mod trail;
 mod walk;
 
 pub use attributes::{AttributeKinds, CAPABILITY, FoundXattrs, Xattrs};
+pub use change_times::tells_changes;
 pub use directory::{Directory, Whereabouts};
 pub(crate) use error::operation;
 pub use error::{Result, TreeError};

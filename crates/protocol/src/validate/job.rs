@@ -7,13 +7,13 @@ use super::names::{is_component, path};
 use super::rules::{Checked, require};
 use super::{owners, receipt, snapshot};
 use crate::limits::{
-    MAX_DISKLESS_BYTES, MAX_HOST, MAX_LINK_DESTS, MAX_LINK_TARGETS, MAX_MODE_CHANGES, MAX_PATH, MAX_RING_BYTES, MAX_RULE_BYTES,
-    MAX_RULES, MAX_SOURCES, MAX_STREAMS, MIN_DISKLESS_BYTES,
+    MAX_DISKLESS_BYTES, MAX_HOST, MAX_LINK_DESTS, MAX_LINK_TARGETS, MAX_MODE_CHANGES, MAX_PATH, MAX_RING_BYTES,
+    MAX_RULE_BYTES, MAX_RULES, MAX_SOURCES, MAX_STREAMS, MIN_DISKLESS_BYTES,
 };
 use crate::measure;
 use crate::message::{
-    Backup, ChangeRequest, Choice, DirectoryLinks, Diskless, Drive, Job, MaxDelete, Mirrored, ModeChange, Preserve, ReceiveOptions,
-    SendOptions, TimeStamp, Transfer,
+    Backup, ChangeRequest, Choice, DirectoryLinks, Diskless, Drive, Job, MaxDelete, Mirrored, ModeChange, Preserve,
+    ReceiveOptions, SendOptions, TimeStamp, Transfer,
 };
 
 pub(super) fn job(job: &Job) -> Checked {

@@ -423,12 +423,17 @@ fn mirrored() -> impl Strategy<Value = Mirrored> {
 
 fn send_options() -> BoxedStrategy<SendOptions> {
     let congestion = || option::of(Just("icdc_highspeed".to_owned()));
-    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 5]>(), mirrored()));
+    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 6]>(), mirrored()));
     let usual = (choice(), preserve(), rest(), option::of(any::<Digest>())).prop_map(
         |(
             choice,
             preserve,
-            (rate, congestion, streams, ([dry_run, buffered, moves, prune_empty_dirs, owner_names], mirrored)),
+            (
+                rate,
+                congestion,
+                streams,
+                ([dry_run, buffered, moves, prune_empty_dirs, owner_names, known_digests], mirrored),
+            ),
             listed,
         )| SendOptions {
             choice,
@@ -443,6 +448,7 @@ fn send_options() -> BoxedStrategy<SendOptions> {
             moves: moves && mirrored == Mirrored::No,
             listed: listed.filter(|_| !moves && mirrored == Mirrored::No),
             prune_empty_dirs,
+            known_digests,
             owner_names,
         },
     );
@@ -496,7 +502,7 @@ fn backup() -> impl Strategy<Value = Backup> {
 
 fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
     let usual = (
-        any::<[bool; 8]>(),
+        any::<[bool; 9]>(),
         existing(),
         if_running(),
         preserve(),
@@ -509,7 +515,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
     )
         .prop_map(
             |(
-                [verify, resume, mkpath, dry_run, buffered, keeps_name, receipt, whole_files],
+                [verify, resume, mkpath, dry_run, buffered, keeps_name, receipt, whole_files, known_digests],
                 existing,
                 if_running,
                 preserve,
@@ -542,6 +548,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     chmod,
                     owners: owners.into(),
                     whole_files,
+                    known_digests,
                     directory_links: links_into.map(|into| DirectoryLinks { into }),
                 }
             },

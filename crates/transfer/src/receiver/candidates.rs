@@ -179,7 +179,8 @@ impl Search {
     /// Finds the files, as long as `goes_on`. What cannot be read is left out.
     pub(super) fn run(self, goes_on: impl Fn() -> bool) -> Candidates {
         let Self { roots, rules, sources } = self;
-        let protection = Protection { rules: &rules, sources: sources.as_deref(), linked: None, unfinished: Unfinished::Stays };
+        let protection =
+            Protection { rules: &rules, sources: sources.as_deref(), linked: None, unfinished: Unfinished::Stays };
         let copies = roots.iter().map(|(source, directory, _)| (*source, directory.clone())).collect();
         let mut found = Candidates { roots: copies, ..Candidates::default() };
         for (number, (_, directory, source_path)) in (0..).zip(roots) {

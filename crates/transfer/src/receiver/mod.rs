@@ -83,6 +83,7 @@ use crate::account::Account;
 use crate::clock;
 use crate::confined::confined;
 use crate::further_links::{FurtherControls, Joining};
+use crate::known_digests::KnownDigests;
 use crate::name_list::ListServer;
 use crate::once::{Once, Running, watched};
 use crate::processors::hashers;
@@ -124,14 +125,17 @@ pub fn run(
         error
     };
     let owners = OwnerLookup::new(request.options);
-    let session = |link| receive(link, joining, (request, &owners), run);
-    confined("receiver", &files, link, session, not_started)
+    let digests = KnownDigests::open(request.options.known_digests && !request.options.verify);
+    let session = |link| receive(link, joining, (request, &owners, &digests), run);
+    let received = confined("receiver", &files, link, session, not_started);
+    digests.keep();
+    received
 }
 
 fn receive(
     link: Link,
     joining: Joining<'_>,
-    (request, owners): (&ReceiveRequest<'_>, &OwnerLookup),
+    (request, owners, digests): (&ReceiveRequest<'_>, &OwnerLookup, &KnownDigests),
     Run { account, events, stop }: Run<'_>,
 ) -> Result<Received, SessionError> {
     let Link { mut outlet, inlet, control } = link;
@@ -171,6 +175,7 @@ fn receive(
         writes: Activity::default(),
         place: OnceLock::new(),
         owners,
+        digests,
     };
     let (receives, first_ended) = watched();
     let watch = Watch {

@@ -25,6 +25,7 @@ use super::throttle::Throttle;
 use crate::clock;
 use crate::event::{Event, EventSink};
 use crate::further_links::FurtherControls;
+use crate::known_digests::KnownDigests;
 use crate::name_list::NameList;
 use crate::notices::Notices;
 use crate::once::{Ended, Once, Running, watched};
@@ -129,6 +130,8 @@ pub(super) struct Shared<'a> {
     pub(super) place: OnceLock<Place>,
     /// The accounts of this host, as far as owners are restored by names or rules.
     pub(super) owners: &'a OwnerLookup,
+    /// Digests that earlier runs have kept of files here.
+    pub(super) digests: &'a KnownDigests,
 }
 
 impl Shared<'_> {

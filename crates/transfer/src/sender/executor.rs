@@ -37,6 +37,7 @@ use super::selection::Selection;
 use super::sending_link::FirstConnection;
 use crate::event::{EarlyEnd, Event, EventSink, Outcome, Stage};
 use crate::further_links::FurtherControls;
+use crate::known_digests::KnownDigests;
 use crate::notices::Notices;
 use crate::once::Once;
 use crate::processors::hashers;
@@ -184,6 +185,8 @@ pub(super) struct Executor<'a> {
     pub(super) diskless: Option<Diskless>,
     /// The sources, as far as a receiver may ask what they have.
     pub(super) asked_about: AskedAbout,
+    /// Digests that earlier runs have kept.
+    pub(super) digests: &'a KnownDigests,
     /// Takes the receipt; `None` if there is none.
     pub(super) receipt: Option<Arc<dyn ReceiptSink>>,
     /// Announced items of the selection: entry id and place in the selection, once all are
@@ -226,7 +229,7 @@ impl<'a> Executor<'a> {
     pub(super) fn new(
         first: FirstConnection,
         machine: Sender,
-        options: &SendOptions,
+        (options, digests): (&SendOptions, &'a KnownDigests),
         pool: BlockPool,
         events: &'a EventSink,
     ) -> (Self, Queues) {
@@ -273,6 +276,7 @@ impl<'a> Executor<'a> {
             buffered: options.buffered,
             diskless: options.diskless,
             asked_about: AskedAbout::default(),
+            digests,
             receipt: None,
             announced: Mutex::default(),
             list_answers: OnceLock::new(),

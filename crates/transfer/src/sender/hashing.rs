@@ -21,6 +21,7 @@ use icdc_units::ByteCount;
 
 use super::executor::Executor;
 use crate::diskless;
+use crate::known_digests::ReadVersion;
 
 /// Work for the hashing threads, queued by the reading threads.
 pub(super) enum Step {
@@ -64,8 +65,8 @@ pub(super) enum Purpose {
     /// Its blocks are sent.
     Send,
     /// Only its digest is told: the receiver may have it under one of several names, of which these
-    /// are gone at the source.
-    Compare { gone: u32 },
+    /// are gone at the source. It is kept for later runs with the version that is read, if there is one.
+    Compare { gone: u32, kept: Option<ReadVersion> },
 }
 
 /// State of a file that is being hashed.
@@ -228,8 +229,12 @@ impl Hashing {
         let outcome = outcome.map(|()| state.finish(self.size));
         let sent = state.sent;
         drop(state);
-        if let Purpose::Compare { gone } = self.purpose {
-            let answer = CandidateAnswer { id: self.id, gone, digest: outcome.ok() };
+        if let Purpose::Compare { gone, kept } = self.purpose {
+            let digest = outcome.ok();
+            if let (Some(version), Some(digest)) = (kept, digest) {
+                executor.digests.note(version, digest);
+            }
+            let answer = CandidateAnswer { id: self.id, gone, digest };
             executor.with(|machine| machine.on_compared(answer));
             return Some(());
         }

@@ -14,7 +14,7 @@ use icdc_protocol::basis::{Basis, LeafDigest};
 use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset};
 use icdc_protocol::data_ranges;
 use icdc_protocol::limits::MAX_HASHED_HOLES;
-use icdc_protocol::message::{CandidateAnswer, Candidates, EntryId, GivenUp};
+use icdc_protocol::message::{CandidateAnswer, Candidates, EntryId, FileDigest, GivenUp};
 use icdc_session::SessionError;
 
 use super::executor::{Contents, Executor, ReadJob};
@@ -23,6 +23,7 @@ use super::hashing::{Extent, Hashing, Purpose, Step};
 use super::misstated::{extends_beyond, misstated};
 use super::source_version::{is_another, version};
 use crate::diskless;
+use crate::known_digests::ReadVersion;
 
 /// Maximum number of reads in flight on one device.
 pub(super) const DEPTH: usize = 6;
@@ -180,13 +181,30 @@ impl Reader<'_> {
     fn compare(&mut self, &Candidates { id, ref places }: &Candidates) -> Result<(), Over> {
         let Some(contents) = self.executor.contents(id) else { return Ok(()) };
         let gone = if contents.held.is_none() { self.executor.asked_about.gone(places) } else { 0 };
+        if places.is_empty()
+            && let Some(digest) = self.known_digest(&contents)
+        {
+            self.executor.with(|machine| machine.on_compared(CandidateAnswer { id, gone, digest: Some(digest) }));
+            return Ok(());
+        }
         // One that cannot be opened is given up when its contents are asked for.
         let is_asked = places.is_empty() || (gone != 0 && !self.executor.dry_run);
         if is_asked && let Ok(announced) = open(&contents, self.executor.buffered) {
-            return self.read_all(Reading::new(&contents, announced, None, Purpose::Compare { gone }));
+            let is_announced = |read: &ReadVersion| version(read.stat()) == announced.version;
+            let kept = match places.is_empty() {
+                true => self.executor.digests.begin(announced.file.as_file()).filter(is_announced),
+                false => None,
+            };
+            return self.read_all(Reading::new(&contents, announced, None, Purpose::Compare { gone, kept }));
         }
         self.executor.with(|machine| machine.on_compared(CandidateAnswer { id, gone, digest: None }));
         Ok(())
+    }
+
+    /// Digest of a file that an earlier run has read, if it is the version that was announced.
+    fn known_digest(&self, contents: &Contents) -> Option<FileDigest> {
+        let stat = contents.directory.stat(&contents.name).ok()?;
+        if version(&stat) == contents.version { self.executor.digests.of(&stat) } else { None }
     }
 
     fn read_all(&mut self, mut reading: Reading) -> Result<(), Over> {

@@ -79,6 +79,7 @@ use crate::clock;
 use crate::confined::confined;
 use crate::event::Stage;
 use crate::further_links::{FurtherLink, Joining};
+use crate::known_digests::KnownDigests;
 use crate::processors::hashers;
 use crate::resources;
 use crate::run::Run;
@@ -134,15 +135,18 @@ pub fn run(
         Ok(accounts) => accounts,
         Err(error) => return Err(not_started(first, error)),
     };
-    let session = |first| send(first, joining, sources, (options, accounts), run);
-    confined("sender", &files, first, session, not_started)
+    let digests = KnownDigests::open(options.known_digests);
+    let session = |first| send(first, joining, sources, (options, accounts, &digests), run);
+    let sent = confined("sender", &files, first, session, not_started);
+    digests.keep();
+    sent
 }
 
 fn send(
     first: SendingLink,
     joining: Joining<'_>,
     sources: Sources,
-    (options, accounts): (&SendOptions, Option<Accounts>),
+    (options, accounts, digests): (&SendOptions, Option<Accounts>, &KnownDigests),
     Run { account, events, stop }: Run<'_>,
 ) -> Result<Sent, SessionError> {
     let SendingLink { link: Link { mut outlet, inlet, control }, tuned, peer, privileges } = first;
@@ -162,7 +166,7 @@ fn send(
     let share = selection.as_ref().and_then(|selection| selection.share().cloned());
     let controller = steering::controller(&control, tuned.as_ref(), options, account.max_rate());
     let first = FirstConnection { controller, control, tuned, peer, privileges };
-    let (mut executor, queues) = Executor::new(first, machine, options, pool, events);
+    let (mut executor, queues) = Executor::new(first, machine, (options, digests), pool, events);
     executor.asked_about = AskedAbout::of(&roots, options);
     executor.receipt = receipt;
     executor.announced_owners = accounts.map(|accounts| Mutex::new(AnnouncedOwners::new(accounts)));

@@ -19,6 +19,7 @@ use icdc_tcp::Privileges;
 
 use super::*;
 use crate::event::EventSink;
+use crate::known_digests::KnownDigests;
 use crate::sender::executor::{Outgoing, Place};
 use crate::sender::hashing;
 use crate::sender::sending_link::FirstConnection;
@@ -73,7 +74,8 @@ impl Sending {
             awaits_receipt: false,
         };
         let machine = Sender::new(settings, begin);
-        let (executor, queues) = Executor::new(first, machine, &options, pool, events);
+        let digests: &'static KnownDigests = Box::leak(Box::default());
+        let (executor, queues) = Executor::new(first, machine, (&options, digests), pool, events);
         let found = Found {
             parent: Parent::Source(0),
             name: Vec::new(),
