@@ -16,3 +16,4 @@ mod server;
 mod strangers;
 #[path = "../support/mod.rs"]
 mod support;
+mod woken;

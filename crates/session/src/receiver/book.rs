@@ -27,6 +27,7 @@
 //! | `referring` | items that are made from reference directories |
 //! | `renaming` | items of a mirror that the destination has under another name |
 //! | `publishing` | items that have arrived, until they have their final names |
+//! | `confirmation`, `questions` | what waits until the sender has confirmed that it is connected |
 //! | `completion` | ends of items, directories and the run |
 //! | [`source_names`], `extras`, `deletion` | what the destination has and the source has not, of a mirror |
 //! | [`obstacles`] | what a mirror has in place of something of another kind |
@@ -44,6 +45,7 @@ mod beginning;
 mod checksum;
 mod claims;
 mod completion;
+mod confirmation;
 mod deletion;
 mod extras;
 pub mod item;
@@ -52,6 +54,7 @@ mod links;
 pub mod obstacles;
 pub mod owners;
 mod publishing;
+mod questions;
 mod receipt;
 mod referring;
 mod renaming;
@@ -76,6 +79,7 @@ use self::levels::Levels;
 use self::links::Links;
 use self::owners::{KnownOwner, Owners, Targets};
 use self::publishing::batch::{Batch, DIRECTORIES, QUIET};
+use self::questions::Questions;
 use self::resume::Terms;
 use self::resume::facts::Facts;
 use self::resume::verdict::Verdict;
@@ -154,6 +158,8 @@ pub struct Book<P> {
     has_passing_failure: bool,
     /// Numbers that owners get here.
     owners: Owners,
+    /// Questions to the sender whether it is connected.
+    questions: Questions,
 }
 
 impl<P> Book<P> {
@@ -193,6 +199,7 @@ impl<P> Book<P> {
             first_failed: None,
             has_passing_failure: false,
             owners,
+            questions: Questions::default(),
         }
     }
 
@@ -262,6 +269,7 @@ impl<P> Book<P> {
             Phase::Announced => self.phase = Phase::Draining,
             Phase::Cut | Phase::Draining | Phase::Complete => {}
         }
+        self.give_up_questions();
     }
 
     /// Handles the end of all sources of data: publishes what is staged, for the last time.

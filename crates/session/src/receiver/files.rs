@@ -84,13 +84,21 @@ impl<B> Files<B> {
         });
     }
 
-    /// Handles the sender's answer to a `Ready`: the session's own first, then those of
-    /// [`Action::Probe`].
+    /// Handles the outcome of [`Action::Probe`]: the sender is asked by the `Ready` of this number,
+    /// from 1, of all that the session sends, whoever asks.
+    pub fn on_asked(&mut self, number: u64) {
+        self.unconfirmed().into_iter().for_each(|id| self.with(id, |file, context| file.on_asked(number, context)));
+    }
+
+    /// Handles the sender's answer to a `Ready`. It answers each of them, in their order.
     pub fn on_confirmed(&mut self) {
         self.context.confirmed += 1;
-        let waiting: Vec<EntryId> =
-            self.files.iter().filter(|(_, file)| file.is_unconfirmed()).map(|(id, _)| *id).collect();
-        waiting.into_iter().for_each(|id| self.with(id, File::advance));
+        self.unconfirmed().into_iter().for_each(|id| self.with(id, File::advance));
+    }
+
+    /// Files that wait for the sender's confirmation that it is connected.
+    fn unconfirmed(&self) -> Vec<EntryId> {
+        self.files.iter().filter(|(_, file)| file.is_unconfirmed()).map(|(id, _)| *id).collect()
     }
 
     /// Handles the outcome of [`Action::Open`].

@@ -166,6 +166,17 @@ impl Connections {
         }
     }
 
+    /// The wires are cut: what is on its way is lost. The sender learns of it at once, and the receiver after this time.
+    pub(crate) fn cut_unseen(&mut self, span: Span, env: &mut Environment) {
+        let session = self.session;
+        for connection in 0..self.count() {
+            for (side, after) in [(Side::Sender, Span::ZERO), (Side::Receiver, span)] {
+                self.direction(connection, side).cut();
+                env.agenda.after(after, Event::Noticed { session, connection, side });
+            }
+        }
+    }
+
     /// Whether the sender has not heard the receiver for long.
     pub(crate) fn is_silent(&self, now: Time) -> bool {
         self.silent_from.is_some_and(|from| from <= now)

@@ -106,6 +106,11 @@ impl Environment {
         self.mutation == Some(mutation)
     }
 
+    /// Whether a bug has it that what has a final name is not compared with what had it before.
+    pub(crate) fn takes_any_for_found(&self) -> bool {
+        self.has(Mutation::FoundIsNotCompared) || self.has(Mutation::OldSessionWakes)
+    }
+
     /// Keeps a line for whoever looks at a seed that failed.
     pub(crate) fn note(&mut self, line: fmt::Arguments<'_>) {
         let now = self.agenda.now();

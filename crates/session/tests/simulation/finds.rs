@@ -59,6 +59,42 @@ fn a_stopped_receiver_of_a_single_small_file_replaces_a_newer_one() {
     );
 }
 
+/// A session that sleeps from its frame `count` on, and whose sender has gone without its host knowing of it, while
+/// newer commands come to their end.
+fn cut_sleeper(source: Source, count: u64) -> Plan {
+    let incidents = vec![
+        (When::Frames { session: 0, count }, Incident::Freeze { span: Span::from_secs(120) }),
+        (When::After(Span::from_secs(1)), Incident::CutUnseen { span: Span::from_secs(180) }),
+    ];
+    Plan { copies: 3, has_registry: false, incidents, ..Plan::calm(source) }
+}
+
+#[test]
+fn a_receiver_that_knows_of_no_cut_replaces_a_newer_large_file() {
+    finds_again(
+        Mutation::FoundIsNotCompared,
+        "goes back to version",
+        (4..12).map(|count| (count, cut_sleeper(Source::single_file(), count))),
+    );
+}
+
+#[test]
+fn a_receiver_that_knows_of_no_cut_replaces_a_newer_small_file() {
+    finds_again(
+        Mutation::FoundIsNotCompared,
+        "goes back to version",
+        (4..12).map(|count| (count, cut_sleeper(Source::small_file(), count))),
+    );
+}
+
+/// Where contents decide, an empty file counts as equal, and gets nothing but its attributes.
+#[test]
+fn a_receiver_that_knows_of_no_cut_gives_a_newer_file_an_old_time() {
+    let existing = Existing::SkipEqual(Equality::Contents);
+    let worlds = (0..40).map(|number| (number, Plan { existing, ..cut_sleeper(Source::empty_file(), 2) }));
+    finds_again(Mutation::SenderIsNotAsked, "has gone back to version", worlds);
+}
+
 #[test]
 fn a_destination_that_the_run_has_made_is_lost_by_a_power_cut() {
     let worlds = (1..300).map(|count| {

@@ -13,6 +13,10 @@ pub(crate) enum Mutation {
     PutAwayAtFurtherEnd,
     /// A session that had to wait for an earlier one, or whose client has gone, goes on as if nothing had happened.
     OldSessionWakes,
+    /// What has a final name may be anything by then.
+    FoundIsNotCompared,
+    /// Whoever has to ask whether the sender is there takes it for granted.
+    SenderIsNotAsked,
     /// What a flush was asked for is told as durable, and is not.
     FlushDoesNothing,
     /// Likewise for names.

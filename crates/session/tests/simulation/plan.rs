@@ -40,6 +40,11 @@ pub(crate) enum Incident {
     Cut {
         number: usize,
     },
+    /// The newest session's connections are cut, and the sender learns of it at once; the receiver, which waits for
+    /// what never comes, only so long after.
+    CutUnseen {
+        span: Span,
+    },
     /// The user asks to stop.
     Interrupt,
     /// The receivers' processes get no processor for so long.
@@ -145,18 +150,24 @@ impl Plan {
         }
     }
 
-    /// A world in which a session gets no processor while its client is killed and newer commands come to their end.
+    /// A world in which a session gets no processor while its client is killed, or cut off unseen, and newer commands come
+    /// to their end.
     fn sleeper(random: &mut Random) -> Self {
         let count = random.within(1, 12);
         let span = random.span(Span::from_secs(5), Span::from_secs(60));
-        let killed = random.span(Span::from_millis(100), Span::from_secs(2));
+        let gone = random.span(Span::from_millis(100), Span::from_secs(2));
+        let goes = match random.once_in(2) {
+            true => Incident::Kill(Side::Sender),
+            false => cut_unseen(random),
+        };
         Self {
             streams: random.within(1, 2) as usize,
             has_registry: random.once_in(2),
             copies: random.within(1, 3) as u32,
+            existing: existing(random),
             incidents: vec![
                 (When::Frames { session: 0, count }, Incident::Freeze { span }),
-                (When::After(killed), Incident::Kill(Side::Sender)),
+                (When::After(gone), goes),
                 incident(random),
             ],
             ..Self::calm(if random.once_in(2) { Source::single_file() } else { Source::any(random) })
@@ -197,7 +208,7 @@ fn incident(random: &mut Random) -> (When, Incident) {
     } else {
         When::Frames { session: random.below(4) as usize, count: random.within(1, 60) }
     };
-    let incident = match random.below(13) {
+    let incident = match random.below(14) {
         0..=2 => Incident::Kill(Side::Sender),
         3 | 4 => Incident::Kill(Side::Receiver),
         5 => Incident::PowerCut,
@@ -205,9 +216,14 @@ fn incident(random: &mut Random) -> (When, Incident) {
         8 => Incident::Interrupt,
         9 | 10 => Incident::Freeze { span: random.span(Span::from_millis(50), Span::from_secs(60)) },
         11 => Incident::Rot,
+        12 => cut_unseen(random),
         _ => Incident::Change,
     };
     (when, incident)
+}
+
+fn cut_unseen(random: &mut Random) -> Incident {
+    Incident::CutUnseen { span: random.span(Span::from_millis(200), Span::from_secs(120)) }
 }
 
 /// Mostly as small as the source, so that it bounds something.

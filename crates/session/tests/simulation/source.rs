@@ -206,8 +206,17 @@ impl Source {
 
     /// A single file that fits into a pack.
     pub(crate) fn small_file() -> Self {
+        Self::small_file_of(16)
+    }
+
+    /// A single file without contents.
+    pub(crate) fn empty_file() -> Self {
+        Self::small_file_of(0)
+    }
+
+    fn small_file_of(length: usize) -> Self {
         let mut source = Self { roots: Vec::new(), revisions: 0 };
-        let node = Node::File(File::small(source.revise(), 16));
+        let node = Node::File(File::small(source.revise(), length));
         source.roots.push(Root { name: b"single".to_vec(), kind: SourceKind::Item, node });
         source
     }

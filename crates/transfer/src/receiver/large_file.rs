@@ -14,6 +14,7 @@ use icdc_session::receiver::files::Opened;
 use icdc_units::ByteCount;
 
 use super::failure::{self, Failure};
+use super::file_identity::Occupant;
 use super::leftovers::{self, FileJournal, MadeFiles};
 use super::pending::{metadata, restore};
 use super::publishing::Made;
@@ -36,14 +37,17 @@ pub(super) struct Plan {
     name: Name,
     header: Header,
     locked: Locked,
+    /// What had the name when the contents were requested.
+    found: Occupant,
     continued: Option<Continued>,
 }
 
 impl Plan {
-    /// Plan for the file `name` in `directory`, described by `entry`; `locked` is the extent of
-    /// its lock.
+    /// Plan for the file `name` in `directory`, described by `entry`, whose contents are about to be
+    /// requested; `locked` is the extent of its lock.
     pub(super) fn new(entry: Entry, directory: Directory, name: Name, header: Header, locked: Locked) -> Self {
-        Self { id: entry.id, entry, directory, name, header, locked, continued: None }
+        let found = Occupant::of(&directory, &name);
+        Self { id: entry.id, entry, directory, name, header, locked, found, continued: None }
     }
 
     /// Makes the plan continue the part file that an earlier run left.
@@ -127,6 +131,8 @@ impl LargeFile {
             None => plan.begin(shared)?,
         };
         let (size, sparse) = (plan.size(), plan.is_sparse());
+        // The lock keeps newer runs from the name from now on, but one may have given it to a newer version.
+        let needs_sender = has_waited || Occupant::of(&plan.directory, &plan.name) != plan.found;
         let Plan { entry, directory, name, .. } = plan;
         let Unfinished { staging, file, journal } = unfinished;
         let disk = DiskFile::for_writing(file).map_err(|error| error.to_string())?;
@@ -137,7 +143,7 @@ impl LargeFile {
             file.disk.forget_cache();
         }
         file.reserve(sparse || shared.options.diskless.is_some()).inspect_err(|_| file.close(is_continued))?;
-        let opened = Opened { journaled: file.journal.is_some(), has_waited };
+        let opened = Opened { journaled: file.journal.is_some(), needs_sender };
         Ok((file, opened))
     }
 

@@ -171,6 +171,7 @@ fn receive(
         received: AtomicU64::new(0),
         max_rate: Mutex::default(),
         notices: Mutex::default(),
+        asked: Mutex::default(),
         noticed: Mutex::default(),
         writes: Activity::default(),
         place: OnceLock::new(),

@@ -67,7 +67,7 @@ use icdc_session::receiver::book::{Book, Settings};
 use super::backups::Backups;
 use super::disk_rate::Arrived;
 use super::failure::{self, Failure};
-use super::file_identity::FileIdentity;
+use super::file_identity::{FileIdentity, Occupant};
 use super::jobs::{DiskJob, NameJob, StoreJob};
 use super::kept_times::KeptTimes;
 use super::large_file::Continued;
@@ -109,6 +109,9 @@ pub(super) struct FileExecutor<'a> {
     first_files: ById<FileIdentity>,
     /// Those of these files that were found with their contents and attributes, and are left alone.
     left_firsts: HashSet<EntryId>,
+    /// What had the name of the only item of a run without a journal when that was looked at last;
+    /// `None` until it is examined.
+    found: Option<Occupant>,
     /// Files that are left alone and whose attributes may have to be set.
     to_amend: ById<FileIdentity>,
     /// Files whose contents are being compared with those of items, as they were found.
@@ -175,6 +178,7 @@ impl<'a> FileExecutor<'a> {
             staged: ById::default(),
             first_files: ById::default(),
             left_firsts: HashSet::new(),
+            found: None,
             to_amend: ById::default(),
             compared: ById::default(),
             link_targets: None,
@@ -353,6 +357,10 @@ impl<'a> FileExecutor<'a> {
             Action::AddToReceipt(lines) => self.add_to_receipt(lines),
             Action::EndReceipt(outcome) => self.end_receipt(outcome),
             Action::PutAway { contents } => self.put_away(contents),
+            Action::Ask(ready) => {
+                let number = self.shared.ask(ready);
+                self.book.on_asked(number);
+            }
             Action::Reply(message) => self.reply(message),
             Action::Notify(notification) => self.shared.notify(notification),
             Action::Complete => self.shared.on_ending(|ending, _| ending.on_complete()),

@@ -8,7 +8,7 @@ use icdc_disk::BlockPool;
 use icdc_disk::tree::Tree;
 use icdc_link::LinkControl;
 use icdc_protocol::Features;
-use icdc_protocol::message::{Feedback, Message, NoticeKind, Place, ReceiveOptions, TransferId};
+use icdc_protocol::message::{Feedback, Message, NoticeKind, Place, Ready, ReceiveOptions, TransferId};
 use icdc_rate::disk_ceiling::Load;
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::Ending;
@@ -98,6 +98,8 @@ pub(super) struct Shared<'a> {
     /// Limit of the rate at which data is received; `None` for no limit.
     pub(super) throttle: Option<Throttle>,
     pub(super) replies: Channel<Reply>,
+    /// Number of times that the sender was asked whether it is connected.
+    pub(super) asked: Mutex<u64>,
     pub(super) events: &'a EventSink,
     pub(super) link: LinkControl,
     /// Controls of the connections after the first.
@@ -215,6 +217,15 @@ impl Shared<'_> {
             changed.into_iter().for_each(|notice| self.queue(Message::Notice(notice)));
         }
         self.queue(message);
+    }
+
+    /// Asks the sender whether it is connected; returns the number of the question. It is answered when
+    /// as many `Confirmed` have arrived in the session, whichever thread has asked.
+    pub(super) fn ask(&self, ready: Ready) -> u64 {
+        let mut asked = self.asked.lock().expect("no panic while questions are counted");
+        *asked += 1;
+        self.queue(Message::Ready(ready));
+        *asked
     }
 
     fn queue(&self, message: Message) {

@@ -160,7 +160,8 @@ impl Store<'_> {
             Action::Durable(bytes) => self.shared.tally().on_durable(bytes),
             Action::Probe => {
                 let ring_blocks = self.shared.pool.capacity() as u32;
-                self.shared.reply(Message::Ready(Ready { resuming: false, ring_blocks }));
+                let number = self.shared.ask(Ready { resuming: false, ring_blocks });
+                self.machine.on_asked(number);
             }
             Action::Resend { id, index } => {
                 let path = self.files.get(&id).map(LargeFile::path).unwrap_or_default();

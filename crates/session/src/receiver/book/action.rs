@@ -8,7 +8,9 @@
 use std::sync::Arc;
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest, Kept, Message, SnapshotNews, SnapshotTime};
+use icdc_protocol::message::{
+    Begin, Digest, Entry, EntryId, FileDigest, Kept, Message, Ready, SnapshotNews, SnapshotTime,
+};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
@@ -36,7 +38,7 @@ pub enum Action<P> {
     /// Decide by `Book::decide` what is wanted of each item: `on_examined`.
     Examine(Vec<Examination>),
     /// Set those attributes of regular files that are not as they are to be, unless another file
-    /// has the name by now: `on_amended`.
+    /// has the name by now, or this one was changed: `on_amended`.
     Amend(Vec<EntryId>),
     /// Note in the run's journal, if there is one, that an unfinished file is about to be made. If
     /// that fails, the item is lost (`on_lost`).
@@ -121,8 +123,8 @@ pub enum Action<P> {
     /// Make durable all that is written to the file systems of these numbers: `on_flushed`.
     Flush(Vec<u64>),
     /// Give items that lie under staging names their final ones, each unless another session has
-    /// replaced it there, or it needs the sender and that has gone, or, if small and asked for, the
-    /// medium gives something else back: `on_renamed`.
+    /// replaced it there, or its [`Guard`] forbids it, or, if small and asked for, the medium gives
+    /// something else back: `on_renamed`.
     Rename(Vec<Publication>),
     /// Make names durable: `on_names_flushed`.
     FlushNames(Names),
@@ -200,6 +202,8 @@ pub enum Action<P> {
         /// attributes once more.
         contents: Option<(DirectoryId, Box<Entry>)>,
     },
+    /// Ask the sender whether it is connected, by this message: `on_asked`.
+    Ask(Ready),
     /// Send the sender this message.
     Reply(Message),
     /// Notify the user, and count.
@@ -229,6 +233,7 @@ pub(super) enum Answer {
     ExtrasDeleted,
     SnapshotMade,
     SnapshotsRemoved,
+    Asked,
 }
 
 impl<P> Action<P> {
@@ -251,6 +256,7 @@ impl<P> Action<P> {
             Self::DeleteExtras { .. } => Some(Answer::ExtrasDeleted),
             Self::MakeSnapshot => Some(Answer::SnapshotMade),
             Self::RemoveSnapshots(_) => Some(Answer::SnapshotsRemoved),
+            Self::Ask(_) => Some(Answer::Asked),
             // Those of large files take longer, and the others have no outcome that matters.
             Self::Expect { .. }
             | Self::Compare { .. }
@@ -497,9 +503,38 @@ pub struct Publication {
     pub id: EntryId,
     /// Digest of a regular file; `None` for a link.
     pub digest: Option<FileDigest>,
-    /// Whether no lock keeps other sessions from the name: such an item is not renamed once the
-    /// sender has closed the connection, because a newer run may have finished since.
-    pub needs_sender: bool,
+    /// Protection of the name from other sessions.
+    pub guard: Guard,
+}
+
+/// Protection of a final name from other sessions. A newer run may have given it to a newer version
+/// of the item since this session's sender has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// This session holds a lock that keeps others from the name.
+    Lock,
+    /// There is no lock. The item is renamed only if the sender is not known to have closed the
+    /// connection and the name belongs to what was found in the item's latest examination, or at the
+    /// latest attempt to rename it.
+    AsFound,
+    /// There is no lock, and another program changes what has the name again and again. The item is
+    /// renamed only if the sender is not known to have closed the connection.
+    Sender,
+}
+
+/// Reason for which an item has not got its final name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotRenamed {
+    /// The name does not belong to what was found there before.
+    Changed,
+    /// The item cannot be published.
+    Failed(Failure),
+}
+
+impl From<Failure> for NotRenamed {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
 }
 
 /// Names to be made durable.

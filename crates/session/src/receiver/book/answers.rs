@@ -12,6 +12,7 @@ use super::Book;
 use super::action::{Action, Answer, Examination, Names, Notification, Question, ReferencePlace};
 use super::item::{DirectoryId, ModificationTime, size_of};
 use super::links::{Linking, Progress};
+use super::questions::Step;
 use super::resume::verdict::Verdict;
 use super::state::{ItemState, NameFlush, Tracked};
 use crate::Failure;
@@ -65,7 +66,7 @@ impl<P> Book<P> {
             self.flush_names(NameFlush::Skipped(unflushed), names);
         }
         if !to_amend.is_empty() {
-            self.ask(Action::Amend(to_amend));
+            self.amend(to_amend);
         }
         if self.answering().is_some_and(|announced| announced.examined == 0 && announced.drafts.is_empty()) {
             self.answer_announced();
@@ -153,6 +154,16 @@ impl<P> Book<P> {
     fn needs_flush(&self, id: EntryId) -> bool {
         let directory = self.items.get(&id).map(|tracked| tracked.item.directory);
         !self.settings.options.dry_run && matches!(directory, Some(DirectoryId::Source(_)))
+    }
+
+    /// Requests that attributes be set, in a run without a journal only once the sender has confirmed
+    /// that it is connected: a newer run may have set them since.
+    fn amend(&mut self, ids: Vec<EntryId>) {
+        if self.is_journaled {
+            self.ask(Action::Amend(ids));
+        } else {
+            self.ask_before(Step::Amend(ids));
+        }
     }
 
     /// Outcomes of setting attributes: `Ok(true)` if one was changed, `Ok(false)` if all were

@@ -6,10 +6,11 @@
 
 use icdc_filter::NamePattern;
 use icdc_protocol::limits::MAX_SOURCES;
-use icdc_protocol::message::{Begin, Message, Ready, Source, SourceKind};
+use icdc_protocol::message::{Begin, Message, Source, SourceKind};
 
 use super::Book;
 use super::action::{Action, Answer, NotBegun, Placed, Target};
+use super::questions::Step;
 use super::state::{Confirmation, Opening, Queue, Run, SessionStage};
 use crate::SessionError;
 
@@ -114,17 +115,11 @@ impl<P> Book<P> {
     /// Asks the sender, by a `Ready`, whether it is still connected.
     fn get_confirmed(&mut self, opening: Opening, resuming: bool) {
         self.stage = SessionStage::Unconfirmed(opening);
-        self.ready(resuming);
+        self.ready(resuming, Step::Begin);
     }
 
-    /// Sends `Ready`; `resuming`: an interrupted run is continued.
-    fn ready(&mut self, resuming: bool) {
-        let ring_blocks = self.settings.ring_blocks;
-        self.reply(Message::Ready(Ready { resuming, ring_blocks }));
-    }
-
-    /// Handles the sender's confirmation that it is connected: requests the start of the run.
-    fn confirmed(&mut self) {
+    /// Requests the start of the run, once the sender has confirmed that it is connected.
+    pub(super) fn begin_confirmed(&mut self) {
         match std::mem::replace(&mut self.stage, SessionStage::Broken) {
             SessionStage::Unconfirmed(opening) => {
                 self.stage = SessionStage::Beginning { opening, sender: Confirmation::Confirmed };
@@ -144,7 +139,7 @@ impl<P> Book<P> {
                 let Opening { sources, queue } = opening;
                 self.stage = SessionStage::Running(Run { sources, targets, queue: queue.messages, answering: None });
                 if let Confirmation::Assumed { resuming } = sender {
-                    self.ready(resuming);
+                    self.ready(resuming, Step::Nothing);
                 }
                 self.process_announced()
             }

@@ -10,10 +10,13 @@ use icdc_protocol::receipt::line::Status;
 use icdc_units::{ByteCount, Time};
 
 use super::Book;
-use super::action::{Action, Answer, Apart, Names, NotStaged, Notification, Piece, Publication, PublishedFile, Stored};
+use super::action::{
+    Action, Answer, Apart, Guard, Names, NotRenamed, NotStaged, Notification, Piece, Publication, PublishedFile, Stored,
+};
 use super::answers::LargeContents;
 use super::item::{DirectoryId, ModificationTime};
 use super::links::Progress;
+use super::questions::Step;
 use super::state::{ItemState, NameFlush, Origin, SessionStage, Tracked};
 use crate::{Failure, SessionError};
 
@@ -215,21 +218,49 @@ impl<P> Book<P> {
         }
     }
 
+    /// Requests final names for the items of the present lot.
     fn rename(&mut self) {
-        let publications = self.batch.publishing().iter().filter_map(|id| {
-            let ItemState::Staged { origin, is_durable, .. } = self.items.get(id)?.state else { return None };
-            // What was compared with the medium is not read again.
-            let digest = origin.digest().filter(|_| !matches!(origin, Origin::Renamed(_)));
-            // A durable file has its own lock, a run that of its journal.
-            Some(Publication { id: *id, digest, needs_sender: !is_durable && !self.is_journaled })
-        });
-        let publications = publications.collect();
-        self.ask(Action::Rename(publications));
+        let all = self.batch.publishing().to_vec();
+        let (unconfirmed, ready): (Vec<EntryId>, Vec<_>) = all.into_iter().partition(|id| self.is_unconfirmed(*id));
+        unconfirmed.into_iter().for_each(|id| self.ask_before(Step::Publish(id)));
+        let publications: Vec<Publication> = ready.iter().filter_map(|id| self.publication(*id)).collect();
+        if publications.is_empty() {
+            drop(self.batch.end());
+        } else {
+            self.ask(Action::Rename(publications));
+        }
+    }
+
+    fn publication(&self, id: EntryId) -> Option<Publication> {
+        let ItemState::Staged { origin, is_durable, .. } = self.state(id)? else { return None };
+        // What was compared with the medium is not read again.
+        let digest = origin.digest().filter(|_| !matches!(origin, Origin::Renamed(_)));
+        // A durable file has its own lock, a run that of its journal.
+        let guard = match is_durable || self.is_journaled {
+            true => Guard::Lock,
+            false => self.questions.guard(),
+        };
+        Some(Publication { id, digest, guard })
+    }
+
+    /// Whether the sender has to be asked before an item is published: no lock keeps others from its
+    /// name, and nothing has come from the sender since it was examined.
+    fn is_unconfirmed(&self, id: EntryId) -> bool {
+        let is_sent = matches!(self.state(id), Some(ItemState::Staged { origin: Origin::Sender(_), .. }));
+        !self.is_journaled && !is_sent && !self.questions.has_asked()
+    }
+
+    /// Stages an item once more that is durable under its staging name, and publishes it.
+    pub(super) fn publish_again(&mut self, id: EntryId) {
+        if self.items.contains_key(&id) {
+            self.batch.add(id, ByteCount::ZERO, None);
+            self.publish();
+        }
     }
 
     /// Handles the outcomes of [`Action::Rename`]: the modification time that each item shows under
     /// its final name, if it is a file.
-    pub fn on_renamed(&mut self, outcomes: Vec<(EntryId, Result<Option<ModificationTime>, Failure>)>) {
+    pub fn on_renamed(&mut self, outcomes: Vec<(EntryId, Result<Option<ModificationTime>, NotRenamed>)>) {
         self.answered(Answer::Renamed);
         let mut renamed = Vec::with_capacity(outcomes.len());
         for (id, outcome) in outcomes {
@@ -240,8 +271,9 @@ impl<P> Book<P> {
                     }
                     renamed.push(id);
                 }
-                Err(_) if self.hold_back(id) => {}
-                Err(failure) => {
+                Err(NotRenamed::Changed) => self.ask_before(Step::Publish(id)),
+                Err(NotRenamed::Failed(_)) if self.hold_back(id) => {}
+                Err(NotRenamed::Failed(failure)) => {
                     self.ask(Action::Discard(id));
                     self.fail(id, failure);
                 }

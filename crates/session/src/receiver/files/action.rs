@@ -17,8 +17,8 @@ pub enum Action<B> {
         /// Id of the file.
         id: EntryId,
     },
-    /// Ask the sender whether it is still connected, by a further `Ready`. Answered by
-    /// `on_confirmed`.
+    /// Ask the sender whether it is still connected, by a further `Ready`. Answered at once by
+    /// `on_asked`, and later by `on_confirmed`.
     Probe,
     /// Write a block to its place. Answered by `on_written`.
     Write {

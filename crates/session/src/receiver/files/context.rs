@@ -14,10 +14,7 @@ pub(super) struct Context<B> {
     pub(super) verify: bool,
     /// Whether the link has ended.
     pub(super) link_ended: bool,
-    /// Number of times the sender was asked whether it is still connected, the session's own
-    /// `Ready` included.
-    asked: u64,
-    /// Number of answers to that question so far.
+    /// Number of times that the sender has answered a `Ready`, whoever asked.
     pub(super) confirmed: u64,
 }
 
@@ -25,6 +22,8 @@ pub(super) struct Context<B> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     Known,
+    /// The sender is being asked.
+    Asking,
     /// The sender is known to be connected once it has given the answer of this number.
     Asked {
         number: u64,
@@ -33,7 +32,7 @@ pub(super) enum Presence {
 
 impl<B> Context<B> {
     pub(super) fn new(verify: bool) -> Self {
-        Self { actions: VecDeque::new(), verify, link_ended: false, asked: 1, confirmed: 0 }
+        Self { actions: VecDeque::new(), verify, link_ended: false, confirmed: 0 }
     }
 
     pub(super) fn push(&mut self, action: Action<B>) {
@@ -43,7 +42,6 @@ impl<B> Context<B> {
     /// Asks the sender whether it is still connected.
     pub(super) fn probe(&mut self) -> Presence {
         self.push(Action::Probe);
-        self.asked += 1;
-        Presence::Asked { number: self.asked }
+        Presence::Asking
     }
 }

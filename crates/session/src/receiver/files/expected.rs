@@ -20,8 +20,9 @@ pub struct Expected {
 pub struct Opened {
     /// Whether it has a journal that a later run finds.
     pub journaled: bool,
-    /// Whether another session held its lock until just now, or the sender has closed the
-    /// connection. That session's end, or a newer run's, may be why the lock is free: this
-    /// session's own sender may have gone long ago.
-    pub has_waited: bool,
+    /// Whether the sender has to be asked before the file is stored, because a newer run may have
+    /// completed it since its contents were requested: another session held the lock until just now,
+    /// the sender has closed the connection, or what has the final name has changed. This session's
+    /// own sender may have gone long ago, without this end knowing of it.
+    pub needs_sender: bool,
 }

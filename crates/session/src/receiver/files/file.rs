@@ -190,7 +190,7 @@ impl<B> File<B> {
             return;
         };
         self.pending -= 1;
-        let Opened { journaled, has_waited } = match outcome {
+        let Opened { journaled, needs_sender } = match outcome {
             Ok(opened) => opened,
             Err(failure) => {
                 let loss = match end {
@@ -209,7 +209,7 @@ impl<B> File<B> {
                 return self.advance(context);
             }
         };
-        let sender = if has_waited { context.probe() } else { Presence::Known };
+        let sender = if needs_sender { context.probe() } else { Presence::Known };
         self.phase = Phase::Receiving(Receiving { blocks, arrived: 0, asked_again: 0, unchecked, end, sender });
         for (index, value, block) in waiting {
             self.on_block(index, value, block, context);
@@ -334,9 +334,17 @@ impl<B> File<B> {
         self.advance(context);
     }
 
+    /// Handles that the sender is asked whether it is connected, by the question of this number.
+    pub(super) fn on_asked(&mut self, number: u64, context: &mut Context<B>) {
+        if let Phase::Receiving(Receiving { sender: sender @ Presence::Asking, .. }) = &mut self.phase {
+            *sender = Presence::Asked { number };
+            self.advance(context);
+        }
+    }
+
     /// Whether the file waits for the sender's confirmation that it is connected.
     pub(super) fn is_unconfirmed(&self) -> bool {
-        matches!(&self.phase, Phase::Receiving(Receiving { sender: Presence::Asked { .. }, .. }))
+        matches!(&self.phase, Phase::Receiving(Receiving { sender: Presence::Asking | Presence::Asked { .. }, .. }))
     }
 
     /// Whether the file has blocks to read and compare.

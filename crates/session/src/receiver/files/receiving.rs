@@ -38,6 +38,7 @@ impl Receiving {
             self.end.is_some_and(|end| u64::from(self.arrived) == u64::from(end.blocks) + u64::from(self.asked_again));
         let is_confirmed = match self.sender {
             Presence::Known => true,
+            Presence::Asking => false,
             Presence::Asked { number } => context.confirmed >= number,
         };
         all_arrived && is_confirmed && self.unchecked.is_empty()

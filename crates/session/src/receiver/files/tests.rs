@@ -43,7 +43,7 @@ fn given_up(same_version: bool) -> FileEnd {
     FileEnd { id: ID, blocks: 0, outcome: Err(GivenUp { reason, same_version }) }
 }
 
-const OPENED: Opened = Opened { journaled: true, has_waited: false };
+const OPENED: Opened = Opened { journaled: true, needs_sender: false };
 
 /// A machine with one file. Blocks are their own numbers.
 struct Bench {

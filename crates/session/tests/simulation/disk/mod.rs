@@ -43,6 +43,8 @@ struct Node {
     live: Contents,
     unsynced: Vec<(u64, Write)>,
     names: Names,
+    /// Number of its last change, which stands for the time of that (ctime).
+    changed: u64,
 }
 
 /// When a flush began.
@@ -59,6 +61,9 @@ pub(crate) struct Disk {
     changes: u64,
     ignores_locks: bool,
 }
+
+/// What has a name, if anything: its inode, and the number of its last change.
+pub(crate) type Occupant = Option<(Inode, u64)>;
 
 /// Who holds a lock: a session.
 pub(crate) type Holder = u64;
@@ -81,7 +86,8 @@ impl Disk {
     fn make(&mut self, kind: Kind) -> Inode {
         let inode = Inode(self.nodes.len() as u64);
         let (durable, live) = (Contents::default(), Contents::default());
-        self.nodes.insert(inode, Node { kind, durable, live, unsynced: Vec::new(), names: Names::default() });
+        let node = Node { kind, durable, live, unsynced: Vec::new(), names: Names::default(), changed: 0 };
+        self.nodes.insert(inode, node);
         inode
     }
 
@@ -103,11 +109,18 @@ impl Disk {
     fn changed(&mut self, inode: Inode) -> (u64, &mut Node) {
         self.changes += 1;
         self.dirty.insert(inode);
-        (self.changes, self.nodes.get_mut(&inode).expect("inodes are never removed"))
+        let node = self.nodes.get_mut(&inode).expect("inodes are never removed");
+        node.changed = self.changes;
+        (self.changes, node)
     }
 
     pub(crate) fn find(&self, directory: Inode, name: &[u8]) -> Option<Inode> {
         self.node(directory).names.get(name)
+    }
+
+    /// What has a name by now.
+    pub(crate) fn occupant(&self, directory: Inode, name: &[u8]) -> Occupant {
+        self.find(directory, name).map(|inode| (inode, self.node(inode).changed))
     }
 
     pub(crate) fn names(&self, directory: Inode) -> impl Iterator<Item = (&[u8], Inode)> {
@@ -281,11 +294,12 @@ impl Disk {
         self.locks.retain(|_, other| *other != holder);
     }
 
-    /// The medium loses a block of a file that nobody has locked and all whose names `may` be chosen, if there is one.
-    pub(crate) fn rot(&mut self, random: &mut Random, may: impl Fn(&[u8]) -> bool) {
+    /// The medium loses a block of a file that nobody has locked and that `may` be chosen under all its names, if there
+    /// is one.
+    pub(crate) fn rot(&mut self, random: &mut Random, may: impl Fn(&[u8], Inode) -> bool) {
         let mut files = BTreeMap::new();
         for (name, inode) in self.nodes.values().flat_map(|node| node.names.iter()) {
-            *files.entry(inode).or_insert(true) &= may(name) && !self.locks.contains_key(&inode);
+            *files.entry(inode).or_insert(true) &= may(name, inode) && !self.locks.contains_key(&inode);
         }
         let files: Vec<Inode> = files.into_iter().filter(|(_, all)| *all).map(|(inode, _)| inode).collect();
         if files.is_empty() {

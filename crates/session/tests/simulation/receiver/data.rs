@@ -14,10 +14,11 @@ use icdc_units::{ByteCount, Span, Time};
 
 use self::operations::Operation;
 use super::file_journal::FileJournal;
+use super::questions::Questions;
 use super::ring::{Block, Ring};
 use super::staging;
 use crate::audit::Unfinished;
-use crate::disk::{Holder, Inode, Write};
+use crate::disk::{Holder, Inode, Occupant, Write};
 use crate::environment::Environment;
 use crate::mutations::Mutation;
 
@@ -71,6 +72,8 @@ pub(crate) struct Plan {
     pub(crate) mode: u16,
     pub(crate) mtime: (i64, u32),
     pub(crate) claimed: Option<Claimed>,
+    /// What had the name when the contents were asked for.
+    pub(crate) found: Occupant,
 }
 
 /// What an earlier run has left of it, locked.
@@ -113,6 +116,7 @@ pub(crate) struct Data {
     next_tag: u64,
     link_ended: bool,
     ended: bool,
+    questions: Questions,
 }
 
 /// When the executor is to be asked again.
@@ -128,7 +132,7 @@ pub(crate) enum Again {
 }
 
 impl Data {
-    pub(crate) fn new(holder: Holder, verify: bool, ring: Ring) -> Self {
+    pub(crate) fn new(holder: Holder, verify: bool, ring: Ring, questions: Questions) -> Self {
         Self {
             holder,
             files: Files::new(verify),
@@ -143,6 +147,7 @@ impl Data {
             next_tag: 0,
             link_ended: false,
             ended: false,
+            questions,
         }
     }
 
@@ -269,7 +274,9 @@ impl Data {
             }
             Action::Probe => {
                 let ready = Ready { resuming: false, ring_blocks: self.ring.capacity() as u32 };
-                reports.push(Report::Reply(Box::new(Message::Ready(ready))));
+                let (number, question) = self.questions.ask(ready, env);
+                reports.extend(question.map(|question| Report::Reply(Box::new(question))));
+                self.files.on_asked(number);
             }
             Action::Write { id, index, block } => match self.open.get(&id) {
                 Some(file) => {

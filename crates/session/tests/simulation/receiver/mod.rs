@@ -6,6 +6,7 @@ mod data;
 mod file_journal;
 mod intake;
 pub(crate) mod names;
+mod questions;
 mod ring;
 mod run_log;
 pub(crate) mod staging;
@@ -27,6 +28,7 @@ pub(crate) use self::bases::leaf_of;
 use self::compare::Compare;
 use self::data::{Again, Data, LOOK_AGAIN};
 use self::names::Names;
+use self::questions::Questions;
 use self::ring::{Block, Ring};
 use crate::connections::Connections;
 use crate::environment::{Environment, Event, SessionId, Side};
@@ -110,6 +112,7 @@ impl ReceiverEnd {
     pub(crate) fn new(session: SessionId, transfer: TransferId, options: ReceiveOptions, ring: usize) -> Self {
         let ring = Ring::new(ring);
         let holder = session as u64;
+        let questions = Questions::default();
         let settings = Settings {
             options: options.clone(),
             ring_blocks: ring.capacity() as u32,
@@ -121,8 +124,8 @@ impl ReceiverEnd {
         };
         Self {
             session,
-            names: Names::new(holder, transfer, options.clone(), Book::new(settings)),
-            data: Data::new(holder, options.verify, ring.clone()),
+            data: Data::new(holder, options.verify, ring.clone(), questions.clone()),
+            names: Names::new(holder, transfer, options.clone(), (Book::new(settings), questions)),
             compare: Compare::default(),
             bases: Bases::default(),
             ending: Ending::default(),

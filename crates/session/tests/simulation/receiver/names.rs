@@ -23,10 +23,11 @@ use icdc_units::{ByteCount, Time};
 
 use self::renaming::Renames;
 use super::data::{Again, Claimed, LOCK_PATIENCE, Plan};
+use super::questions::Questions;
 use super::ring::Place as RingPlace;
 use super::run_log::RunLog;
 use super::staging;
-use crate::disk::{Holder, Inode};
+use crate::disk::{Holder, Inode, Occupant};
 use crate::environment::Environment;
 
 /// The only file system.
@@ -134,6 +135,9 @@ pub(crate) struct Names {
     failed: u64,
     /// Items of which was told that they would be received, or are left alone.
     looked_at: u64,
+    questions: Questions,
+    /// What has had the name of the only item of a run without a journal.
+    found: Occupant,
     /// The book may have something to do.
     polls: bool,
 }
@@ -146,7 +150,12 @@ enum Done {
 }
 
 impl Names {
-    pub(crate) fn new(holder: Holder, transfer: TransferId, options: ReceiveOptions, book: Book<Contents>) -> Self {
+    pub(crate) fn new(
+        holder: Holder,
+        transfer: TransferId,
+        options: ReceiveOptions,
+        (book, questions): (Book<Contents>, Questions),
+    ) -> Self {
         Self {
             holder,
             transfer,
@@ -170,6 +179,8 @@ impl Names {
             receipt: blake3::Hasher::new(),
             failed: 0,
             looked_at: 0,
+            questions,
+            found: None,
             polls: false,
         }
     }
@@ -191,6 +202,11 @@ impl Names {
             (Some(_), _) => vec![DESTINATION.to_vec(), source.name.clone()],
         };
         Some(placement.begin.sources.iter().map(name).collect())
+    }
+
+    /// What is complete under a staging name.
+    pub(crate) fn made(&self) -> impl Iterator<Item = Inode> {
+        self.made.values().map(|made| made.inode)
     }
 
     /// Number of items that have failed.

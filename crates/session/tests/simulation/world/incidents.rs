@@ -1,6 +1,9 @@
 //! What befalls a world.
 
+use std::collections::BTreeSet;
+
 use super::{Session, TROUBLED, World};
+use crate::disk::Inode;
 use crate::environment::{SessionId, Side};
 use crate::forging::forge;
 use crate::plan::{Incident, Mode, When};
@@ -69,6 +72,12 @@ impl World {
                     session.connections.cut(number, &mut self.env);
                 }
             }
+            Incident::CutUnseen { span } => {
+                if let Some(session) = newest.map(|newest| &mut self.sessions[newest]) {
+                    session.disturbed = true;
+                    session.connections.cut_unseen(span, &mut self.env);
+                }
+            }
             Incident::Interrupt => self.interrupt(),
             Incident::Freeze { span } => {
                 let until = self.env.agenda.now() + span;
@@ -90,7 +99,13 @@ impl World {
                 self.env.note(format_args!("forged on {connection}: {:?}", frame.message));
                 connections.forge(connection, towards, frame, &mut self.env);
             }
-            Incident::Rot => self.env.disk.rot(&mut self.env.random, staging::is_staging),
+            Incident::Rot => {
+                // What a session has just made of another file is not read back, and might as well rot a moment later.
+                let receivers = self.sessions.iter().filter_map(|session| session.receiver.as_ref());
+                let made: BTreeSet<Inode> = receivers.flat_map(|receiver| receiver.names.made()).collect();
+                let may = |name: &[u8], inode| staging::is_staging(name) && !made.contains(&inode);
+                self.env.disk.rot(&mut self.env.random, may);
+            }
             Incident::Change => {
                 self.source.change(&mut self.env.random);
                 self.env.audit.learn(&self.source);

@@ -7,7 +7,7 @@ use icdc_session::receiver::book::resume::verdict::Verdict;
 
 use super::super::candidates::Location;
 use super::super::failure::{self, Failure};
-use super::super::file_identity::FileIdentity;
+use super::super::file_identity::{FileIdentity, Occupant};
 use super::super::pending::metadata;
 use super::super::publishing::amend_special;
 use super::super::references::Counterpart;
@@ -35,6 +35,7 @@ impl FileExecutor<'_> {
         let compared = self.compared.remove(&examination.id);
         let item = self.item(examination.id)?;
         let (directory, name) = self.place(item)?;
+        let occupant = self.run.is_none().then(|| Occupant::of(directory, &name));
         let waiting = LockWait::of(self.shared, self.locked());
         let ours = (self.run.as_ref(), self.shared.whose());
         let examiner = Examiner::of(item, (directory, &name), ours, &waiting, &self.kept_times);
@@ -54,6 +55,7 @@ impl FileExecutor<'_> {
         let counterpart_name = name.clone();
         let spelling = Spelling { directory: &directory, place, name: &name };
         self.spellings.check(spelling, found.as_ref().map(|found| (found, is_found)))?;
+        self.found = occupant;
         if let Some(found) = found {
             self.remember_found(examination.id, &verdict, found, is_first);
         }
@@ -105,6 +107,9 @@ impl FileExecutor<'_> {
     /// returns whether something was changed.
     pub(super) fn amend(&mut self, id: EntryId) -> Result<bool, Failure> {
         let looked_at = self.to_amend.remove(&id);
+        if self.run.is_none() && !self.is_as_found(id) {
+            return Err("was changed since it was examined".into());
+        }
         let item = self.item(id)?;
         let (directory, name) = self.place(item)?;
         let wanted = metadata(&item.entry, self.shared.options);
@@ -120,6 +125,16 @@ impl FileExecutor<'_> {
             tracing::debug!(%error, "a file's attributes cannot be set, so it is replaced");
             failure::of_tree(&error)
         })
+    }
+}
+
+impl FileExecutor<'_> {
+    /// Whether the name of an item, the only one of a run without a journal, belongs to what had it when
+    /// this was asked before, or when the item was examined.
+    pub(super) fn is_as_found(&mut self, id: EntryId) -> bool {
+        let place = self.item(id).and_then(|item| self.place(item));
+        let now = place.ok().map(|(directory, name)| Occupant::of(directory, &name));
+        now.is_some() && std::mem::replace(&mut self.found, now) == now
     }
 }
 

@@ -2,7 +2,7 @@
 
 use icdc_disk::tree::{FileTime, TreeError};
 use icdc_protocol::message::{EntryId, EntryKind, NoticeKind};
-use icdc_session::receiver::book::action::{Names, Publication};
+use icdc_session::receiver::book::action::{Guard, Names, NotRenamed, Publication};
 use icdc_session::receiver::book::item::{Item, ModificationTime};
 
 use super::super::backups::Kept;
@@ -20,6 +20,34 @@ impl FileExecutor<'_> {
     /// Renames items to their final names: those that may have other spellings one after the
     /// other, because the names to compare with must exist. Returns the outcome of each.
     pub(super) fn rename(
+        &mut self,
+        publications: &[Publication],
+    ) -> Vec<(EntryId, Result<Option<ModificationTime>, NotRenamed>)> {
+        let (mut outcomes, mut allowed) =
+            (Vec::with_capacity(publications.len()), Vec::with_capacity(publications.len()));
+        for publication in publications {
+            match self.refusal(publication) {
+                Some(refusal) => outcomes.push((publication.id, Err(refusal))),
+                None => allowed.push(*publication),
+            }
+        }
+        let renamed = self.rename_allowed(&allowed);
+        outcomes.extend(renamed.into_iter().map(|(id, outcome)| (id, outcome.map_err(NotRenamed::Failed))));
+        outcomes
+    }
+
+    /// Reason for which an item is not renamed by its guard; `None` if it may be.
+    fn refusal(&mut self, publication: &Publication) -> Option<NotRenamed> {
+        if publication.guard != Guard::Lock && self.shared.link.is_hung_up() {
+            let path = self.book.item(publication.id).map(|item| path_text(&item.path)).unwrap_or_default();
+            let reason = format!("{path}: the sender closed the connection before it was through");
+            return Some(NotRenamed::Failed(reason.into()));
+        }
+        let is_changed = publication.guard == Guard::AsFound && !self.is_as_found(publication.id);
+        is_changed.then_some(NotRenamed::Changed)
+    }
+
+    fn rename_allowed(
         &mut self,
         publications: &[Publication],
     ) -> Vec<(EntryId, Result<Option<ModificationTime>, Failure>)> {
@@ -63,10 +91,6 @@ impl FileExecutor<'_> {
     fn rename_one(&self, publication: &Publication, kept: Option<&Kept>) -> Result<(), Failure> {
         let staged = self.staged.get(&publication.id).ok_or("it is not staged")?;
         let item = self.item(publication.id)?;
-        if publication.needs_sender && self.shared.link.is_hung_up() {
-            let path = path_text(&item.path);
-            return Err(format!("{path}: the sender closed the connection before it was through").into());
-        }
         let verified = publication.digest.filter(|_| self.shared.options.verify);
         let options = self.shared.options;
         let replaced = match kept {

@@ -10,8 +10,8 @@ use icdc_protocol::message::{
 use icdc_units::{ByteCount, Span, Time};
 
 use super::super::action::{
-    Action, Apart, DirectoryExtras, Extra, ListedExtras, MadeSnapshot, Names, NotBegun, NotStaged, Notification,
-    Placed, ReferencePlace, Stored, Target,
+    Action, Apart, DirectoryExtras, Extra, Guard, ListedExtras, MadeSnapshot, Names, NotBegun, NotRenamed, NotStaged,
+    Notification, Placed, ReferencePlace, Stored, Target,
 };
 use super::super::item::{DirectoryId, DirectoryPlace, ModificationTime};
 use super::super::owners::Targets;
@@ -50,6 +50,10 @@ pub(super) struct Desk {
     pub(super) count: u64,
     /// Names of the complete snapshots.
     pub(super) snapshots: Vec<&'static str>,
+    /// Number of times that what has an item's name is changed before the item is renamed.
+    pub(super) changes: u32,
+    /// Number of questions whether the sender is connected.
+    pub(super) asked: u64,
     /// Messages to the sender that were not taken yet.
     pub(super) replies: Vec<Message>,
     /// Files to be compared that were not taken yet.
@@ -141,6 +145,8 @@ impl Desk {
             obstacles: BTreeMap::new(),
             count: 0,
             snapshots: Vec::new(),
+            changes: 0,
+            asked: 0,
             replies: Vec::new(),
             compares: Vec::new(),
         }
@@ -342,12 +348,21 @@ impl Desk {
             }
             Action::Rename(publications) => {
                 let numbers = numbers(publications.iter().map(|publication| publication.id));
-                let needs_sender = publications.iter().any(|publication| publication.needs_sender);
-                self.note(format!("rename {numbers:?}{}", if needs_sender { " if the sender is there" } else { "" }));
+                let guard = match publications.first().map_or(Guard::Lock, |publication| publication.guard) {
+                    Guard::Lock => "",
+                    Guard::AsFound => " if all is as found",
+                    Guard::Sender => " if the sender is there",
+                };
+                self.note(format!("rename {numbers:?}{guard}"));
                 publications.iter().for_each(|publication| self.obstruct(publication.id));
-                let renamed =
-                    publications.iter().map(|publication| (publication.id, self.outcome("rename", publication.id)));
-                let renamed = renamed.map(|(id, outcome)| (id, outcome.map(|()| Some(SHOWN)))).collect();
+                let is_changed = self.changes > 0;
+                self.changes = self.changes.saturating_sub(1);
+                let outcome = |id| match self.outcome("rename", id) {
+                    Ok(()) if is_changed => Err(NotRenamed::Changed),
+                    outcome => outcome.map(|()| Some(SHOWN)).map_err(NotRenamed::Failed),
+                };
+                let renamed = publications.iter().map(|publication| (publication.id, outcome(publication.id)));
+                let renamed = renamed.collect();
                 self.book.on_renamed(renamed);
             }
             Action::FlushNames(names) => {
@@ -407,6 +422,13 @@ impl Desk {
             Action::Compare { id, .. } => {
                 self.compares.push(id);
                 self.note(format!("compare {id}"));
+            }
+            Action::Ask(ready) => {
+                let message = Message::Ready(ready);
+                self.note(reply(&message));
+                self.replies.push(message);
+                self.asked += 1;
+                self.book.on_asked(self.asked);
             }
             Action::Reply(message) => {
                 self.note(reply(&message));

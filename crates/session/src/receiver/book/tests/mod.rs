@@ -1,6 +1,7 @@
 //! The book with an executor that writes down what it does.
 
 mod beginning;
+mod confirmation;
 mod desk;
 mod extras;
 mod names;

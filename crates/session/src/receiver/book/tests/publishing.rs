@@ -285,7 +285,7 @@ fn a_damaged_pack_ends_the_session_and_what_is_good_of_it_is_published() {
 
 #[test]
 fn only_what_has_no_lock_needs_its_sender_until_it_has_its_name() {
-    for (size, is_durable, renamed) in [(5, false, "rename [0] if the sender is there"), (LARGE, true, "rename [0]")] {
+    for (size, is_durable, renamed) in [(5, false, "rename [0] if all is as found"), (LARGE, true, "rename [0]")] {
         let mut desk = Desk::new(settings());
         desk.begin(&[SourceKind::Item]);
         desk.announce(&[entry(0, Parent::Source(0), "", file(0, 0, "", size).kind)]);

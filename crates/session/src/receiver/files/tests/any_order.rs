@@ -65,6 +65,8 @@ struct World {
     machine: Files<u32>,
     files: BTreeMap<EntryId, OnDisk>,
     arrivals: Vec<Arrival>,
+    /// Number of times that the sender was asked whether it is there.
+    asked: u64,
     jobs: Vec<Job>,
     verify: bool,
     /// One in this number of operations fails.
@@ -105,7 +107,7 @@ impl World {
             files.insert(id, on_disk);
         }
         let fails = [usize::MAX, 30, 8][dice.below(3)];
-        Self { dice, now: Time::ORIGIN, machine, files, arrivals, jobs: Vec::new(), verify, fails }
+        Self { dice, now: Time::ORIGIN, machine, files, arrivals, asked: 1, jobs: Vec::new(), verify, fails }
     }
 
     fn run(mut self) -> [u32; 3] {
@@ -226,8 +228,8 @@ impl World {
         match action {
             Action::Open { id } => {
                 let journaled = self.files[&id].blocks > 1;
-                let has_waited = journaled && self.files[&id].noted.is_empty() && self.dice.once_in(5);
-                self.machine.on_opened(id, outcome.map(|()| Opened { journaled, has_waited }));
+                let needs_sender = journaled && self.files[&id].noted.is_empty() && self.dice.once_in(5);
+                self.machine.on_opened(id, outcome.map(|()| Opened { journaled, needs_sender }));
             }
             Action::Write { id, index, block } => {
                 assert_eq!(index, block);
@@ -261,7 +263,11 @@ impl World {
                 self.files.get_mut(&id).unwrap().read.clear();
                 self.machine.on_data_found(id, outcome.map(|()| vec![all]));
             }
-            Action::Probe => self.arrivals.push(Arrival::Confirmed),
+            Action::Probe => {
+                self.asked += 1;
+                self.machine.on_asked(self.asked);
+                self.arrivals.push(Arrival::Confirmed);
+            }
             Action::Resend { id, index } => self.arrivals.push(Arrival::Block(id, index)),
             Action::Durable(_)
             | Action::Foreign(_)

@@ -62,7 +62,7 @@ fn where_little_comes_a_checkpoint_is_due_by_the_time() {
 fn without_a_journal_no_checkpoint_is_due_by_the_time() {
     let mut bench = Bench::new(100);
     bench.block(0);
-    bench.files.on_opened(ID, Ok(Opened { journaled: false, has_waited: false }));
+    bench.files.on_opened(ID, Ok(Opened { journaled: false, needs_sender: false }));
     bench.block(1);
     bench.actions();
     bench.write(0);
@@ -75,7 +75,7 @@ fn without_a_journal_a_checkpoint_notes_nothing_and_nothing_is_kept() {
     let per_checkpoint = (CHECKPOINT.as_u64() / BLOCK.as_u64()) as u32;
     let mut bench = Bench::new(100);
     bench.block(0);
-    bench.files.on_opened(ID, Ok(Opened { journaled: false, has_waited: false }));
+    bench.files.on_opened(ID, Ok(Opened { journaled: false, needs_sender: false }));
     (1..per_checkpoint + 1).for_each(|index| bench.block(index));
     (0..per_checkpoint).for_each(|index| bench.write(index));
     bench.files.on_synced(ID, Ok(()));

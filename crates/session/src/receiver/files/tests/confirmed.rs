@@ -8,8 +8,9 @@ fn who_had_to_wait_stores_nothing_before_its_sender_has_answered() {
     bench.block(0);
     bench.files.on_end(end(1, digest(1)));
     bench.actions();
-    bench.files.on_opened(ID, Ok(Opened { journaled: false, has_waited: true }));
+    bench.files.on_opened(ID, Ok(Opened { journaled: false, needs_sender: true }));
     assert_eq!(bench.actions(), [Action::Probe, written(0)], "blocks must not be kept in memory meanwhile");
+    bench.files.on_asked(2);
     bench.write(0);
     assert_eq!(bench.actions(), []);
     bench.files.on_confirmed();
@@ -19,11 +20,12 @@ fn who_had_to_wait_stores_nothing_before_its_sender_has_answered() {
 #[test]
 fn an_answer_to_an_earlier_question_tells_nothing() {
     let mut files = Files::new(false);
-    for id in [1, 2] {
+    for (id, question) in [(1, 2), (2, 4)] {
         files.expect(id, Expected { size: whole(1), sparse: false, held: None });
         files.on_block(id, 0, value(0), 0);
         files.on_end(FileEnd { id, blocks: 1, outcome: Ok(digest(1)) });
-        files.on_opened(id, Ok(Opened { journaled: false, has_waited: true }));
+        files.on_opened(id, Ok(Opened { journaled: false, needs_sender: true }));
+        files.on_asked(question);
         files.on_written(id, 0, Ok(()), Time::ORIGIN);
     }
     let finishes = |files: &mut Files<u32>| {
@@ -35,6 +37,8 @@ fn an_answer_to_an_earlier_question_tells_nothing() {
     files.on_confirmed();
     assert_eq!(finishes(&mut files), [Action::Finish { id: 1 }]);
     files.on_confirmed();
+    assert_eq!(finishes(&mut files), [], "that was the answer to a question of the book");
+    files.on_confirmed();
     assert_eq!(finishes(&mut files), [Action::Finish { id: 2 }]);
 }
 
@@ -44,7 +48,7 @@ fn without_an_answer_nothing_is_stored() {
     bench.block(0);
     bench.block(1);
     bench.files.on_end(end(2, digest(2)));
-    bench.files.on_opened(ID, Ok(Opened { journaled: true, has_waited: true }));
+    bench.files.on_opened(ID, Ok(Opened { journaled: true, needs_sender: true }));
     bench.write(0);
     bench.write(1);
     bench.actions();

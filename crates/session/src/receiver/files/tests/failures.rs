@@ -72,7 +72,7 @@ fn a_complete_file_whose_metadata_cannot_be_set_is_kept_where_it_can_be_found_ag
     for journaled in [true, false] {
         let mut bench = Bench::new(2);
         bench.block(0);
-        bench.files.on_opened(ID, Ok(Opened { journaled, has_waited: false }));
+        bench.files.on_opened(ID, Ok(Opened { journaled, needs_sender: false }));
         bench.block(1);
         bench.write(0);
         bench.write(1);

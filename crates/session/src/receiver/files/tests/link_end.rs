@@ -31,7 +31,7 @@ fn of_one_block_nothing_is_kept_when_the_link_ends() {
     let size = ByteCount::new(5000);
     let mut bench = Bench::of(Expected { size, sparse: false, held: None }, false);
     bench.block(0);
-    bench.files.on_opened(ID, Ok(Opened { journaled: false, has_waited: false }));
+    bench.files.on_opened(ID, Ok(Opened { journaled: false, needs_sender: false }));
     bench.write(0);
     bench.actions();
     bench.files.on_link_ended();

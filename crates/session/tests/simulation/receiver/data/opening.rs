@@ -48,9 +48,12 @@ impl Data {
         let outcome = match outcome {
             Ok((part, journal, has_waited)) => {
                 let journaled = journal.is_some();
-                self.open.insert(id, OpenFile { plan, part, journal });
                 // Who has gone may have been followed by a newer run, even where no lock tells of it.
-                Ok(Opened { journaled, has_waited: (has_waited || is_hung_up) && !env.has(Mutation::OldSessionWakes) })
+                let is_old = (has_waited || is_hung_up) && !env.has(Mutation::OldSessionWakes);
+                let is_changed = env.disk.occupant(plan.directory, &plan.name) != plan.found;
+                let needs_sender = is_old || is_changed && !env.takes_any_for_found();
+                self.open.insert(id, OpenFile { plan, part, journal });
+                Ok(Opened { journaled, needs_sender })
             }
             Err(failure) => {
                 self.arrived.remove(&id);

@@ -128,6 +128,9 @@ impl Names {
                 }
                 let mut verdicts = Vec::new();
                 for item in &items {
+                    if let (None, Some((directory, name))) = (&self.run, self.place_of(item.id)) {
+                        self.found = env.disk.occupant(directory, &name);
+                    }
                     let mut facts = self.facts(item.id, has_waited, env);
                     let verdict = self.book.decide(*item, &mut facts);
                     let (claimed, choices) = (facts.claimed, facts.choices.unwrap_or_default());
@@ -297,6 +300,11 @@ impl Names {
             Action::PutAway { contents } => {
                 self.put_away(contents, env);
             }
+            Action::Ask(ready) => {
+                let (number, question) = self.questions.ask(ready, env);
+                reports.extend(question.map(|question| Report::Reply(Box::new(question))));
+                self.book.on_asked(number);
+            }
             Action::Reply(message) => {
                 self.check_done(&message, env);
                 reports.push(Report::Reply(Box::new(message)));
@@ -382,6 +390,7 @@ impl Names {
         let unfinished = Unfinished { directory, name: name.clone(), revision };
         let claimed = self.claimed.remove(&id);
         let plan = Plan {
+            found: env.disk.occupant(directory, &name),
             directory,
             name,
             header,

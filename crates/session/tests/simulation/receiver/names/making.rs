@@ -4,7 +4,7 @@ use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Messag
 use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{
-    Extra, Method, Names as NamesToFlush, NotStaged, Piece, Publication, Reference, ReferencePlace,
+    Extra, Guard, Method, Names as NamesToFlush, NotRenamed, NotStaged, Piece, Publication, Reference, ReferencePlace,
 };
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, ModificationTime};
 use icdc_units::ByteCount;
@@ -66,6 +66,9 @@ impl Names {
         let item = self.book.item(id).cloned().ok_or("is unknown")?;
         let (directory, name) = self.place_of(id).ok_or("its directory is not open")?;
         let inode = env.disk.find(directory, &name).ok_or("is gone")?;
+        if self.run.is_none() && !self.is_as_found(directory, &name, env) {
+            return Err("was changed since it was examined".into());
+        }
         if env.random.permille(env.faults.names) {
             return Err("cannot be given its mode".into());
         }
@@ -164,24 +167,28 @@ impl Names {
         item: &Publication,
         is_hung_up: bool,
         env: &mut Environment,
-    ) -> Result<Option<ModificationTime>, Failure> {
+    ) -> Result<Option<ModificationTime>, NotRenamed> {
+        let failed = |reason: &str| NotRenamed::Failed(reason.into());
         let Some(made) = self.made.get(&item.id).cloned() else {
             env.violate(format!("renames item {}, which is not made", item.id));
-            return Err("is not made".into());
+            return Err(failed("is not made"));
         };
         if env.disk.find(made.directory, &made.staging) != Some(made.inode) {
-            return Err("another copy has written it at the same time".into());
+            return Err(failed("another copy has written it at the same time"));
         }
-        if item.needs_sender && is_hung_up && !env.has(Mutation::OldSessionWakes) {
-            return Err("the sender has gone".into());
+        if item.guard != Guard::Lock && is_hung_up && !env.has(Mutation::OldSessionWakes) {
+            return Err(failed("the sender has gone"));
+        }
+        if item.guard == Guard::AsFound && !self.is_as_found(made.directory, &made.name, env) {
+            return Err(NotRenamed::Changed);
         }
         if env.random.permille(env.faults.names) {
             let failure = Failure::from("cannot be renamed");
-            return Err(if made.is_durable { failure.passing() } else { failure });
+            return Err(if made.is_durable { failure.passing() } else { failure }.into());
         }
         if let Some(obstacle) = obstacle_at(made.directory, &made.name, |kind| *kind == Kind::Directory, env) {
             self.book.on_obstacle(item.id, place_of(made.directory), obstacle);
-            return Err("a directory is in the way".into());
+            return Err(failed("a directory is in the way"));
         }
         let renamed = env.disk.rename(made.directory, &made.staging, &made.name);
         renamed.map_err(|error| Failure::from(format!("cannot be renamed: {error:?}")))?;
@@ -189,6 +196,13 @@ impl Names {
             let _ = env.disk.remove(made.directory, &made.staging);
         }
         Ok(Some(self.named(item.id, made, env)))
+    }
+
+    /// Whether the name of the only item of a run without a journal belongs to what had it when this was asked before,
+    /// or when it was examined.
+    fn is_as_found(&mut self, directory: Inode, name: &[u8], env: &Environment) -> bool {
+        let found = env.disk.occupant(directory, name);
+        std::mem::replace(&mut self.found, found) == found || env.takes_any_for_found()
     }
 
     /// Something made has its final name; returns its modification time.

@@ -1,0 +1,69 @@
+//! Steps that are taken once the sender has confirmed that it is connected.
+//!
+//! A session that was stopped, or had to wait, may be that of a client gone long ago. Its connection
+//! need not show that: the path may have failed, or the client's host be gone. Where no lock keeps a newer
+//! run away, what this session is about to replace may be newer than what it has.
+
+use icdc_protocol::message::Ready;
+
+use super::Book;
+use super::action::{Action, Answer};
+use super::questions::Step;
+use crate::Failure;
+
+impl<P> Book<P> {
+    /// Asks the sender by a `Ready` whether it is connected; `resuming`: an interrupted run is
+    /// continued. `step` is taken once it has answered.
+    pub(super) fn ready(&mut self, resuming: bool, step: Step) {
+        self.questions.add(step);
+        let ring_blocks = self.settings.ring_blocks;
+        self.ask(Action::Ask(Ready { resuming, ring_blocks }));
+    }
+
+    /// Takes `step` once the sender has confirmed that it is connected; gives it up where the link has
+    /// ended.
+    pub(super) fn ask_before(&mut self, step: Step) {
+        if self.phase.is_open() {
+            self.ready(false, step);
+        } else {
+            self.give_up(step);
+        }
+    }
+
+    /// Handles the outcome of [`Action::Ask`]: the number of this question, from 1, of all that the
+    /// session sends, whoever asks. The sender answers each of them, in their order.
+    pub fn on_asked(&mut self, number: u64) {
+        self.answered(Answer::Asked);
+        self.questions.on_sent(number);
+        self.take_confirmed();
+        self.proceed();
+    }
+
+    /// Handles an answer of the sender.
+    pub(super) fn confirmed(&mut self) {
+        self.questions.on_answer();
+        self.take_confirmed();
+    }
+
+    fn take_confirmed(&mut self) {
+        while let Some(step) = self.questions.next() {
+            match step {
+                Step::Nothing => {}
+                Step::Begin => self.begin_confirmed(),
+                Step::Amend(ids) => self.ask(Action::Amend(ids)),
+                Step::Publish(id) => self.publish_again(id),
+            }
+        }
+    }
+
+    /// Gives up what waits for answers: the link has ended.
+    pub(super) fn give_up_questions(&mut self) {
+        self.questions.take_waiting().into_iter().for_each(|step| self.give_up(step));
+    }
+
+    fn give_up(&mut self, step: Step) {
+        let Step::Publish(id) = step else { return };
+        self.ask(Action::Discard(id));
+        self.fail(id, Failure::Passing("the sender closed the connection before it was through".into()));
+    }
+}
