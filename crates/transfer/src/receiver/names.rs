@@ -293,6 +293,7 @@ impl<'a> FileExecutor<'a> {
             }
             Action::NoteStaged { id, path } => self.note_staged(id, &path),
             Action::Expect { id, held, basis } => self.expect(id, held, basis),
+            Action::Describe(id) => self.describe(id),
             Action::Compare { id, digest } => self.compare(id, digest),
             Action::TakeReference { id, reference } => self.take_reference(id, reference),
             Action::CompareExisting { id, digest } => self.compare_existing(id, digest),
@@ -361,7 +362,7 @@ impl<'a> FileExecutor<'a> {
                 let number = self.shared.ask(ready);
                 self.book.on_asked(number);
             }
-            Action::Reply(message) => self.reply(message),
+            Action::Reply(message) => self.shared.reply(message),
             Action::Notify(notification) => self.shared.notify(notification),
             Action::Complete => self.shared.on_ending(|ending, _| ending.on_complete()),
             Action::Fail(error) => self.shared.fail(error),

@@ -54,10 +54,13 @@ pub enum Action<P> {
         id: EntryId,
         /// Blocks that an earlier run left, in the part that its examination has claimed.
         held: Option<BlockMap>,
-        /// The file from which blocks are put together. It is described to the sender behind the
-        /// answer for the item. `None` if all blocks travel whole.
+        /// The file from which blocks are put together, which is to be described (`Describe`). `None` if
+        /// all blocks travel whole.
         basis: Option<ReferencePlace>,
     },
+    /// Describe to the sender the file from which blocks of an expected file are put together. The
+    /// sender has been told so, and waits for it.
+    Describe(EntryId),
     /// Read the file that has an item's name: `on_compared`.
     Compare {
         /// Id of the item.
@@ -259,6 +262,7 @@ impl<P> Action<P> {
             Self::Ask(_) => Some(Answer::Asked),
             // Those of large files take longer, and the others have no outcome that matters.
             Self::Expect { .. }
+            | Self::Describe(_)
             | Self::Compare { .. }
             | Self::CompareExisting { .. }
             | Self::TakeReference { .. }

@@ -405,11 +405,16 @@ impl<P> Book<P> {
         run.into_iter().for_each(|(first, wants)| self.answer(first, wants));
     }
 
-    /// Sends the answers to consecutive entries, from `first` on, if there are any.
+    /// Sends the answers to consecutive entries, from `first` on, if there are any. Behind them, the files
+    /// are described whose differences are wanted.
     pub(super) fn answer(&mut self, first: EntryId, answers: Vec<Want>) {
-        if !answers.is_empty() {
-            self.reply(Message::Wants(Wants { first, answers }));
+        if answers.is_empty() {
+            return;
         }
+        let compared = (first..).zip(&answers).filter(|(_, want)| **want == Want::Difference);
+        let compared: Vec<EntryId> = compared.map(|(id, _)| id).collect();
+        self.reply(Message::Wants(Wants { first, answers }));
+        compared.into_iter().for_each(|id| self.ask(Action::Describe(id)));
     }
 
     /// Reports the failure of an item before anything is wanted of it; returns the answer.

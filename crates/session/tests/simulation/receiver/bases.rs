@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use icdc_protocol::basis::{Basis, LeafDigest};
 use icdc_protocol::block_map::{BlockMap, block_length, block_offset};
-use icdc_protocol::message::{EntryId, Message, Want, Wants};
+use icdc_protocol::message::{EntryId, Message};
 use icdc_session::receiver::comparisons::{Comparisons, Step};
 use icdc_units::ByteCount;
 
@@ -38,15 +38,11 @@ impl Bases {
         self.files.insert(id, File { size: size.as_u64(), held, existing });
     }
 
-    /// The sender learns what is wanted, and waits for the descriptions of some files.
-    pub(crate) fn begin(&mut self, wants: &Wants) {
-        for (id, want) in (wants.first..).zip(&wants.answers) {
-            if *want == Want::Difference {
-                let file = self.files.get_mut(&id);
-                let (size, held) = file.map_or((0, None), |file| (file.size, file.held.take()));
-                self.machine.begin(id, ByteCount::new(size), held);
-            }
-        }
+    /// The sender has learnt that the difference to a file is wanted, and waits for its description.
+    pub(crate) fn begin(&mut self, id: EntryId) {
+        let file = self.files.get_mut(&id);
+        let (size, held) = file.map_or((0, None), |file| (file.size, file.held.take()));
+        self.machine.begin(id, ByteCount::new(size), held);
     }
 
     pub(crate) fn is_ready(&self) -> bool {

@@ -382,9 +382,6 @@ impl ReceiverEnd {
                 self.overtaken.push(*message);
             }
             names::Report::Reply(message) => {
-                if let Message::Wants(wants) = &*message {
-                    self.bases.begin(wants);
-                }
                 self.replies.push_back(Reply::Message(message));
                 self.replies
                     .extend(std::mem::take(&mut self.overtaken).into_iter().map(|held| Reply::Message(Box::new(held))));
@@ -395,6 +392,7 @@ impl ReceiverEnd {
                 }
                 self.data.push(data::Job::Expect { id, plan, expected });
             }
+            names::Report::Describe(id) => self.bases.begin(id),
             names::Report::Forget(id) => self.bases.forget(id),
             names::Report::Compare { id, inode, digest } => self.compare.push(id, inode, digest),
             names::Report::Complete => self.ending.on_complete(),

@@ -78,6 +78,7 @@ pub(crate) enum Job {
 pub(crate) enum Report {
     Reply(Box<Message>),
     Expect { id: EntryId, plan: Box<Plan>, expected: Expected, existing: Option<Inode> },
+    Describe(EntryId),
     Forget(EntryId),
     Compare { id: EntryId, inode: Option<Inode>, digest: FileDigest },
     Complete,

@@ -1,7 +1,7 @@
 //! Items that are compared with the files of the destination that they replace.
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{EntryId, Message, Want};
+use icdc_protocol::message::EntryId;
 use icdc_session::receiver::book::action::ReferencePlace;
 
 use super::super::jobs::DiskJob;
@@ -30,19 +30,10 @@ impl FileExecutor<'_> {
         self.compare_on(self.shared.bases.on_holes(id, blocks));
     }
 
-    /// Sends a message, and begins the comparisons that it promises.
-    pub(super) fn reply(&self, message: Message) {
-        let compared: Vec<EntryId> = match &message {
-            Message::Wants(wants) => {
-                let wants = (wants.first..).zip(&wants.answers);
-                wants.filter(|(_, want)| **want == Want::Difference).map(|(id, _)| id).collect()
-            }
-            _ => Vec::new(),
-        };
-        self.shared.reply(message);
-        let is_any = !compared.is_empty();
-        compared.into_iter().for_each(|id| self.shared.bases.begin(id));
-        self.compare_on(is_any);
+    /// Begins to describe to the sender the file with which an item is compared.
+    pub(super) fn describe(&self, id: EntryId) {
+        self.shared.bases.begin(id);
+        self.compare_on(true);
     }
 
     /// Has the thread that reads files go on with the comparisons, if it can.

@@ -449,6 +449,7 @@ fn short(action: &Action<&'static str>) -> String {
             let held = if held.is_some() { " held" } else { "" };
             format!("expect {id}{held}{}", if basis.is_some() { " compared" } else { "" })
         }
+        Action::Describe(id) => format!("describe {id}"),
         Action::NotePublished(records) => format!("note-published {}", records.len()),
         Action::RemoveJournals(ids) => format!("remove-journals {ids:?}"),
         Action::RemoveLeft { name, with_data, .. } => {

@@ -167,6 +167,7 @@ impl Names {
                 let existing = basis.and_then(|basis| self.existing(id, basis, env));
                 self.expect((id, held, existing), env, reports);
             }
+            Action::Describe(id) => reports.push(Report::Describe(id)),
             Action::Compare { id, digest } | Action::CompareExisting { id, digest } => {
                 let inode = self.place_of(id).and_then(|(directory, name)| env.disk.find(directory, &name));
                 reports.push(Report::Compare { id, inode, digest });
