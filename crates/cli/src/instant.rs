@@ -33,6 +33,19 @@ pub(crate) fn instant(text: &str) -> Result<TimeStamp, String> {
     Ok(TimeStamp { seconds: file.mtime(), nanos: file.mtime_nsec() as u32 })
 }
 
+/// Time that is left until a time of the calendar: a length of time from now, or a date to come.
+pub(crate) fn remaining(text: &str) -> Result<Span, String> {
+    if let Ok(span) = text.parse::<Span>() {
+        return Ok(span);
+    }
+    let date = |date: DateTime| TimeZone::system().to_timestamp(date).ok();
+    let time = text.parse::<Timestamp>().ok().or_else(|| text.parse::<DateTime>().ok().and_then(date));
+    let time =
+        time.ok_or("it is no length of time (12h, 30min) and no date (2026-11-27T18:00, 2026-11-27T18:00:00Z)")?;
+    let left = Duration::try_from(time.duration_since(Timestamp::now())).map_err(|_| "it is in the past")?;
+    Ok(Span::from(left))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +69,15 @@ mod tests {
         let time = std::fs::metadata(&file).unwrap();
         let expected = TimeStamp { seconds: time.mtime(), nanos: time.mtime_nsec() as u32 };
         assert_eq!(at(file.to_str().unwrap()), expected);
+    }
+
+    #[test]
+    fn a_span_or_a_date_to_come_is_what_remains() {
+        assert_eq!(remaining("90min"), Ok(Span::from_secs(5400)));
+        let left = remaining("9000-01-01T00:00:00Z").unwrap();
+        assert!(left > Span::from_secs(86_400 * 365 * 500) && remaining("9000-01-01").is_ok(), "{left}");
+        assert_eq!(remaining("1999-01-01"), Err("it is in the past".into()));
+        assert!(remaining("tomorrow").is_err_and(|told| told.contains("12h")));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `connection` | options of reaching hosts |
 //! | `ends` | options of the sending and of the receiving end |
+//! | `following` | how sources are followed, and until when |
 //! | `output` | progress, result files and metrics |
 //! | `owners` | how owners are found at the destination |
 //! | `places` | sources and destinations that are not there |
@@ -11,6 +12,7 @@
 
 pub(crate) mod connection;
 mod ends;
+mod following;
 pub(crate) mod output;
 mod owners;
 pub(crate) mod places;
@@ -90,6 +92,7 @@ impl CopyPlan {
         (options.send, options.receive, options.listed) = (send, receive, listed);
         options.retry_for = arguments.retry_for;
         options.marker = reporting::marker(&arguments.reporting)?;
+        options.follow = following::options(&arguments.following, hosts)?;
         options.receipt = receipt(arguments.receipt.as_deref(), hosts)?;
         let output = Output {
             json: arguments.json,

@@ -41,29 +41,56 @@ fn watch_for(
     announcement: &'static str,
     code: u8,
 ) -> io::Result<()> {
+    watch_stages(signals, vec![(stop.clone(), announcement)], console, code)
+}
+
+/// Watches for signals, each of which makes the next of the requests; one more ends the process with `code`.
+fn watch_stages(
+    signals: &[i32],
+    requests: Vec<(StopSignal, &'static str)>,
+    console: &Console,
+    code: u8,
+) -> io::Result<()> {
     let mut signals = Signals::new(signals)?;
-    let (stop, console) = (stop.clone(), console.clone());
+    let console = console.clone();
     icdc_limits::thread::start("signals", move || {
         for signal in &mut signals {
+            let is_first = requests.iter().all(|(request, _)| !request.is_requested());
             // A shell and its terminal both send it.
-            if stop.is_requested() && signal == SIGHUP {
+            if !is_first && signal == SIGHUP {
                 continue;
             }
-            if stop.is_requested() {
-                signal_hook::low_level::exit(code.into());
-            }
+            let Some((request, announcement)) = requests.iter().find(|(request, _)| !request.is_requested()) else {
+                signal_hook::low_level::exit(code.into())
+            };
             console.complain(announcement);
-            stop.request();
+            request.request();
         }
     })?;
     Ok(())
 }
 
+/// Watches for the same signals as [`watch_with_terminal`] where sources are followed: the first one asks for the end of
+/// the following by `finish`, the second for a clean stop. The announcements are what the user is told then.
+pub(crate) fn watch_following(
+    finish: &StopSignal,
+    stop: &StopSignal,
+    console: &Console,
+    [finishing, stopping]: [&'static str; 2],
+) {
+    let requests = vec![(finish.clone(), finishing), (stop.clone(), stopping)];
+    tell_unwatched(watch_stages(of_terminal(), requests, console, exit::INTERRUPTED), console);
+}
+
 /// Watches for SIGINT, SIGTERM and, unless it is ignored (`nohup`), SIGHUP: the end of the
 /// terminal.
 pub(crate) fn watch_with_terminal(stop: &StopSignal, console: &Console, announcement: &'static str) {
-    let signals: &[i32] = if ignores_hangup() { &[SIGINT, SIGTERM] } else { &[SIGINT, SIGTERM, SIGHUP] };
-    tell_unwatched(watch_for(signals, stop, console, announcement, exit::INTERRUPTED), console);
+    tell_unwatched(watch_for(of_terminal(), stop, console, announcement, exit::INTERRUPTED), console);
+}
+
+/// The signals that ask for the end of a copy.
+fn of_terminal() -> &'static [i32] {
+    if ignores_hangup() { &[SIGINT, SIGTERM] } else { &[SIGINT, SIGTERM, SIGHUP] }
 }
 
 /// Whether this process ignores SIGHUP because its starter (`nohup`) wants it to survive the

@@ -18,7 +18,7 @@ enum Unsafe {
 use Unsafe::{ForTheKernel, Forbidden};
 
 /// Name, floor, and use of unsafe code.
-const CRATES: [(&str, u8, Unsafe); 39] = [
+const CRATES: [(&str, u8, Unsafe); 40] = [
     ("icdc", 8, Forbidden),
     ("icdc-daemon", 7, Forbidden),
     ("icdc-session-process", 6, Forbidden),
@@ -50,6 +50,7 @@ const CRATES: [(&str, u8, Unsafe); 39] = [
     ("icdc-session", 2, Forbidden),
     ("icdc-sim", 2, Forbidden),
     ("icdc-stop", 2, Forbidden),
+    ("icdc-watch", 2, Forbidden),
     ("icdc-cc", 1, ForTheKernel),
     ("icdc-path", 1, Forbidden),
     ("icdc-protocol", 1, Forbidden),

@@ -10,6 +10,7 @@ use icdc_disk::tree::Tree;
 use icdc_protocol::message::TransferId;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Privileges, clock};
+use icdc_transfer::sender::Follow;
 use icdc_transfer::{Account, EventSink, Notary, Summary, WithinHost, sender};
 use icdc_trust::Identity;
 
@@ -48,6 +49,9 @@ pub fn copy(
             refuse_within_copy(options.receipt.as_deref(), &paths, None)?;
             push(&paths, far, options, events, stop)
         }
+        (None, _) if options.follow.is_some() => Err(CopyError::Usage(
+            "--follow follows directories of the host that it runs on: run icdc where the sources are".into(),
+        )),
         (None, _) if options.selection.is_some() => {
             Err(CopyError::Usage("what is planned is copied from this host: its sources are local paths".into()))
         }
@@ -75,6 +79,7 @@ fn push(
         _ => PushedSigner::LoginKey,
     };
     let tree = here()?;
+    let follow = follow(&tree, paths, options, events)?;
     let far = Far::open_for(Need::of_push(options), to, options, events, stop);
     let mut far = far.map_err(|error| not_reached(error, stop))?;
     let order = PushRequest {
@@ -90,6 +95,7 @@ fn push(
         retry_for: options.retry_for,
         account: &Account::new(clock::now()),
         receipt: options.receipt.as_ref().map(|file| PushedReceipt { file, signer }),
+        follow: follow.as_ref(),
     };
     push_over(&mut Marked::new(&mut far, options.marker.as_ref(), true), &order, events, stop)
 }
@@ -173,6 +179,18 @@ fn refuse_within_copy(
     Ok(())
 }
 
+/// Follows the sources at `paths` of this host, if that is asked for.
+fn follow(
+    tree: &Tree,
+    paths: &[Vec<u8>],
+    options: &CopyOptions,
+    events: &EventSink,
+) -> Result<Option<Follow>, CopyError> {
+    let Some(follow) = &options.follow else { return Ok(None) };
+    let started = Follow::start(tree, paths, &options.send, follow.clone(), events);
+    started.map(Some).map_err(CopyError::Usage)
+}
+
 fn here() -> Result<Tree, CopyError> {
     Tree::unconfined(Path::new(".")).map_err(|error| CopyError::Failed(error.to_string()))
 }
@@ -186,12 +204,15 @@ fn copy_here(
 ) -> Result<Summary, CopyError> {
     let transfer = new_transfer().map_err(CopyError::Failed)?;
     let receipt = own_receipt(options, &transfer, "this host".to_owned())?;
+    let tree = here()?;
+    let follow = follow(&tree, paths, options, events)?;
     let order = WithinHost {
         transfer,
-        tree: &here()?,
+        tree: &tree,
         paths,
         selection: options.selection.as_ref(),
         listed: options.listed.as_ref(),
+        follow: follow.as_ref(),
         destination: destination.as_os_str().as_bytes(),
         send: &options.send,
         receive: &options.receive,

@@ -9,6 +9,7 @@ use icdc_scitags::Marker;
 use icdc_session::retry::RETRY_FOR;
 use icdc_tcp::{Egresses, Family};
 use icdc_transfer::NameList;
+use icdc_transfer::sender::FollowOptions;
 use icdc_transfer::sender::selection::Selection;
 use icdc_units::Span;
 
@@ -75,6 +76,8 @@ pub struct CopyOptions {
     pub marker: Option<Arc<Marker>>,
     /// File of the receipt; `None` if none is asked for.
     pub receipt: Option<Arc<ReceiptFile>>,
+    /// How the sources are followed, and until when; `None` if what is there is copied once.
+    pub follow: Option<FollowOptions>,
 }
 
 impl CopyOptions {
@@ -104,6 +107,7 @@ impl CopyOptions {
             listed: None,
             marker: None,
             receipt: None,
+            follow: None,
         }
     }
 }
@@ -129,6 +133,7 @@ impl std::fmt::Debug for CopyOptions {
             .field("listed", &self.listed.is_some())
             .field("marker", &self.marker)
             .field("receipt", &self.receipt.as_ref().map(|receipt| receipt.path()))
+            .field("follow", &self.follow)
             .finish()
     }
 }

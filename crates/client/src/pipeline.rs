@@ -120,6 +120,7 @@ pub fn measure_pipeline(
             retry_for,
             account,
             receipt: None,
+            follow: None,
         };
         push_over(&mut far, &order, &events, &over)
     };

@@ -14,7 +14,7 @@ use icdc_session::retry::Retry;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Privileges, clock};
 use icdc_transfer::sender::selection::Selection;
-use icdc_transfer::sender::{self, AskedList, SendingLink, Sources};
+use icdc_transfer::sender::{self, AskedList, Follow, SendingLink, Sources};
 use icdc_transfer::{
     Account, Event, EventSink, FurtherLink, Joining, NameList, Notary, ReceiptSink, Run, Sample, Stage, Summary,
     receiver, summary,
@@ -30,6 +30,8 @@ use crate::receipt::{ReceiptFile, Signer};
 /// Time within which a session notices that its connections were cut; failures of further
 /// connections are shown only if the session lasts longer.
 const CUT_NOTICE_TIME: Span = Span::from_millis(500);
+/// Time for which a session has to last to count as progress where sources are followed.
+const STANDING: Span = Span::from_secs(60);
 /// Share of the rate limit from which payload counts as limited by it: headers take a twentieth, and
 /// samples are short.
 const LIMIT_SHARE: Ratio = Ratio::new(17, 20);
@@ -60,6 +62,8 @@ pub struct PushRequest<'a> {
     pub account: &'a Account,
     /// Receipt that the far end is to give; `None` if none is asked for.
     pub receipt: Option<PushedReceipt<'a>>,
+    /// Follows the sources; `None` if what is there is pushed once.
+    pub follow: Option<&'a Follow>,
 }
 
 /// Receipt of a push.
@@ -133,7 +137,8 @@ pub fn push_over(
     if order.send.congestion.is_none() {
         icdc_tcp::congestion::load_ahead();
     }
-    let sent = with_retries(order.retry_for, run, || {
+    let patience = Patience { retry_for: order.retry_for, follows: order.follow.is_some() };
+    let mut session = || {
         receive.place = receive.place.or(account.place());
         let job = Job::Transfer(Transfer::Receive { destination: order.destination.clone(), options: receive.clone() });
         // From the second session on, data that this run has made durable is kept, even without
@@ -158,9 +163,13 @@ pub fn push_over(
             let found = sender::find_sources(order.tree, order.paths, order.send).selected(order.selection.cloned());
             let receipt = order.receipt.map(|receipt| Arc::clone(receipt.file) as Arc<dyn ReceiptSink>);
             let found = found.with_receipt(receipt).needing(receive.needs_here());
-            sender::run(link, joining, order.listed.limit(found), order.send, run)
+            sender::run(link, joining, Follow::limit(order.follow, order.listed.limit(found)), order.send, run)
         })
-    })?;
+    };
+    let mut sent = with_retries(patience, run, &mut session)?;
+    while order.follow.is_some_and(|follow| !follow.is_through()) {
+        sent.add(with_retries(patience, run, &mut session)?);
+    }
     Ok(summary::of_sent(&sent, account, &order.receive))
 }
 
@@ -196,7 +205,8 @@ pub(crate) fn pull_over(
     let events = &attributing_limits(send.rate, events);
     let run = Run { account, events, stop };
     let mut receive = order.receive.clone();
-    let received = with_retries(order.retry_for, run, || {
+    let patience = Patience { retry_for: order.retry_for, follows: false };
+    let received = with_retries(patience, run, || {
         receive.place = receive.place.or(account.place());
         let job = Job::Transfer(Transfer::Send { sources: sources.to_vec(), options: send.clone() });
         let link = open(connect, transfer, job, None, run)?;
@@ -449,16 +459,25 @@ impl From<SessionError> for AttemptError {
     }
 }
 
+/// How long a broken connection is tried again.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// Time counted from the last progress.
+    retry_for: Span,
+    /// Whether a session that has stood for a while counts as progress, whether or not anything was sent in it.
+    follows: bool,
+}
+
 /// Repeats `attempt` as long as connections break, with growing pauses, for at most `patience`
 /// without progress.
 fn with_retries<T>(
-    patience: Span,
+    Patience { retry_for, follows }: Patience,
     Run { account, events, stop }: Run<'_>,
     mut attempt: impl FnMut() -> Result<T, AttemptError>,
 ) -> Result<T, CopyError> {
-    let mut retry = Retry::new(patience);
+    let mut retry = Retry::new(retry_for);
     loop {
-        let bytes_before = account.bytes();
+        let (bytes_before, begun) = (account.bytes(), clock::now());
         let reason = match attempt() {
             Ok(done) => return Ok(done),
             Err(AttemptError::Usage(reason)) => return Err(CopyError::Usage(reason)),
@@ -476,7 +495,8 @@ fn with_retries<T>(
         if stop.is_requested() {
             return Err(CopyError::Interrupted);
         }
-        let progressed = account.bytes() > bytes_before;
+        let has_stood = follows && clock::now() - begun >= STANDING;
+        let progressed = account.bytes() > bytes_before || has_stood;
         let Some(next) = retry.again(clock::now(), progressed) else { return Err(CopyError::Lost(reason)) };
         events(Event::Reconnecting { attempt: next.number, pause_ms: next.pause.as_millis(), reason });
         if stop.wait(next.pause) {

@@ -231,6 +231,7 @@ impl ClientLink {
             retry_for: RETRY_FOR,
             account,
             receipt: None,
+            follow: None,
         };
         let writer = self.writer.clone();
         let events: EventSink = Arc::new(move |event| {

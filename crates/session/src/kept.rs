@@ -23,6 +23,13 @@ impl KeptCounts {
         }
     }
 
+    /// Adds the counts of another session.
+    pub fn add_all(&mut self, other: &Self) {
+        self.newer += other.newer;
+        self.existing += other.existing;
+        self.missing += other.missing;
+    }
+
     /// Number of all items.
     #[must_use]
     pub fn all(&self) -> u64 {

@@ -80,6 +80,15 @@ pub enum Event {
         /// Reason of a failure.
         reason: Option<String>,
     },
+    /// An item of sources that are followed (`--follow`) is durable at the destination.
+    Followed {
+        /// Path from the source's parent; bytes that are not UTF-8 are replaced.
+        path: String,
+        /// Size of its contents in bytes.
+        bytes: u64,
+        /// Seconds since its writer closed it, or since it was last changed.
+        lag_s: f64,
+    },
     /// A notice for the user that is no failure.
     Notice {
         /// Text of the notice, a sentence for the user.

@@ -17,8 +17,8 @@ use crate::further_links::Joining;
 use crate::name_list::NameList;
 use crate::receipt::Notary;
 use crate::run::Run;
-use crate::sender::SendingLink;
 use crate::sender::selection::Selection;
+use crate::sender::{Follow, SendingLink, Sent};
 use crate::stage_thread::{local, try_start};
 use crate::{clock, receiver, sender, summary};
 
@@ -34,6 +34,8 @@ pub struct WithinHost<'a> {
     pub selection: Option<&'a Arc<Selection>>,
     /// Names below the only source that are copied; `None` for everything.
     pub listed: Option<&'a NameList>,
+    /// Follows the sources; `None` if what is there is copied once.
+    pub follow: Option<&'a Follow>,
     /// The destination, as the user wrote it.
     pub destination: &'a [u8],
     /// Options of the sending end.
@@ -51,12 +53,22 @@ impl WithinHost<'_> {
     /// Reason why the sending end's session ended early.
     pub fn copy(&self, events: &EventSink, stop: &StopSignal) -> Result<Summary, SessionError> {
         let account = Account::new(clock::now());
+        let run = Run { account: &account, events, stop };
+        let mut sent = self.session(run)?;
+        while self.follow.is_some_and(|follow| !follow.is_through()) {
+            sent.add(self.session(run)?);
+        }
+        Ok(summary::of_sent(&sent, &account, self.receive))
+    }
+
+    /// Runs one session.
+    fn session(&self, run: Run<'_>) -> Result<Sent, SessionError> {
         let (near, far) = memory_pair();
         let (_, nobody) = unbounded();
         let nobody = Joining { joined: &nobody, wanted: None };
         // The sender reports everything.
         let silent: EventSink = Arc::new(|_| {});
-        let &Self { transfer, tree, paths, selection, listed, destination, send, receive, notary } = self;
+        let &Self { transfer, tree, paths, selection, listed, follow, destination, send, receive, notary } = self;
         let order = receiver::ReceiveRequest {
             transfer,
             tree,
@@ -69,16 +81,15 @@ impl WithinHost<'_> {
             peer: Features::OURS.without(Features::DIFFERENCES),
             notary,
         };
-        let receiving = Account::new(account.start());
+        let receiving = Account::new(run.account.start());
         // The sender handles the user's request to stop and informs the receiver.
         let never_asked = StopSignal::new();
         let received = Run { account: &receiving, events: &silent, stop: &never_asked };
-        let sent = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             try_start(scope, "receiver", || receiver::run(far, nobody, &order, received)).map_err(local)?;
             let found = sender::find_sources(tree, paths, send).selected(selection.cloned()).listed(listed.cloned());
             let link = SendingLink { link: near, tuned: None, peer: Features::OURS, privileges: Privileges::own() };
-            sender::run(link, nobody, found, send, Run { account: &account, events, stop })
-        })?;
-        Ok(summary::of_sent(&sent, &account, receive))
+            sender::run(link, nobody, Follow::limit(follow, found), send, run)
+        })
     }
 }

@@ -9,7 +9,7 @@ use icdc_protocol::message::{Keep, MaxDelete, Preserve};
 use icdc_units::{ByteCount, Span};
 
 use super::choosing::CHOOSING;
-use super::{ChoosingArguments, ConnectionArguments, ReportingArguments};
+use super::{ChoosingArguments, ConnectionArguments, FollowingArguments, ReportingArguments};
 use crate::chmod::{ModeChanges, mode_changes};
 use crate::owner_rules::{OwnerRules, owner_rules};
 use crate::values::{
@@ -52,6 +52,7 @@ const EXACT: &str = "exact";
         "  icdc copy --exclude '*.tmp' --update run7 icdc://dtn.example.org/in/\n",
         "  icdc copy --preserve all --chmod Dg+s,go-w run7 far.example.org:/srv/\n",
         "  icdc copy --include '*.nc' --include '*/' --exclude '*' --newer-than 7d run7 far.example.org:\n",
+        "  icdc copy --follow --final shot.done shot7 far.example.org:/srv/shots/\n",
         "  icdc copy --metrics /var/lib/prometheus/node-exporter/run7.prom run7 far.example.org:\n",
         "  icdc copy --json a.example.org:run7 b.example.org:/srv/ | tail -n 1\n",
         "  icdc copy --ssh 'ssh -p 2222 -i key' --send-self --port 5000-5010 run7 far.example.org:\n",
@@ -227,6 +228,9 @@ pub(crate) struct CopyArguments {
     /// List what would be sent; send nothing
     #[arg(long, short_alias = 'n', conflicts_with = "report", help_heading = "What to copy and how")]
     pub(crate) dry_run: bool,
+
+    #[command(flatten)]
+    pub(crate) following: FollowingArguments,
 
     #[command(flatten)]
     pub(crate) choosing: ChoosingArguments,

@@ -7,7 +7,7 @@ use super::choosing;
 
 /// Headings, and the ids of the options under each, in their order. An option that is not listed
 /// keeps its place and its heading.
-const GROUPS: [(&str, &[&str]); 8] = [
+const GROUPS: [(&str, &[&str]); 9] = [
     (
         "What to copy and how",
         &["preserve", "moves", "dry_run", "verify", "mkpath", "no_resume", "if_running", "plan", "shard"],
@@ -38,6 +38,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "keep",
         ],
     ),
+    ("Following", &["follow", "settle", "marker", "until", "idle", "scan_interval"]),
     ("Data path", &["rate", "cc", "streams", "whole_file", "ring", "buffered"]),
     (
         "Reaching hosts",

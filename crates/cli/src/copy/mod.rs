@@ -43,6 +43,9 @@ use crate::{exit, logs, signals};
 pub(crate) const STOPPING: &str =
     "stopping; what has arrived is kept, the same command goes on from there (again: stop at once)";
 
+/// Text printed at the first interrupt of a copy that follows its sources.
+const FINISHING: &str = "finishing with what has settled (again: stop)";
+
 /// Runs the command and returns the exit code.
 pub(crate) fn run(arguments: CopyArguments, console: &Console) -> u8 {
     logs::start(console, logs::Level::OFF);
@@ -70,7 +73,10 @@ fn run_command(
         Err(error) => return console.give_up(&error, exit::USAGE),
     };
     let stop = StopSignal::new();
-    signals::watch_with_terminal(&stop, console, STOPPING);
+    match &plan.options.follow {
+        Some(follow) => signals::watch_following(&follow.finish, &stop, console, [FINISHING, STOPPING]),
+        None => signals::watch_with_terminal(&stop, console, STOPPING),
+    }
     if let Some(listing) = listing {
         let (code, _) = carry_out(listing, &stop, console);
         if code != 0 {

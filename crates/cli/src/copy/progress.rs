@@ -76,6 +76,7 @@ impl View {
                 (self.meter.files, self.meter.scan_complete) = (*files, *complete);
             }
             Event::Item { path, .. } => self.meter.name = printable(path).into_owned(),
+            Event::Followed { lag_s, .. } => self.meter.lag = Some(*lag_s),
             Event::Running { pid, then: IfRunning::Wait, .. } => {
                 let who = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
                 self.meter.awaited = Some(format!("waiting for another icdc{who}"));
@@ -205,6 +206,8 @@ struct Meter {
     scan_complete: bool,
     /// Name of the item that was finished last.
     name: String,
+    /// Seconds between the close of the last item that became durable and that, where sources are followed.
+    lag: Option<f64>,
     /// Text about the process that is waited for.
     awaited: Option<String>,
 }
@@ -281,6 +284,10 @@ impl Meter {
         if let Some(awaited) = &self.awaited {
             return [format!("{share:>3.0}%  {done} of {total}{more}  {awaited}"), String::new(), String::new()];
         }
+        if let Some(lag) = self.lag.filter(|_| !self.scan_complete && sample.bytes_done == sample.bytes_total) {
+            let words = format!("following  {done} in {} files  last {lag:.1} s after its close", sample.files_done);
+            return [words, String::new(), String::new()];
+        }
         let left = sample.bytes_total.saturating_sub(sample.bytes_done) as f64 * 8.0 / self.rate();
         let left =
             if self.scan_complete && left.is_finite() { format!("  {} left", clock(left)) } else { String::new() };
@@ -329,6 +336,17 @@ mod tests {
             let all = width(&line.words) + FRAME + line.bar + gap + width(&line.name);
             assert!(line.bar == 0 || all <= columns, "{columns}: {line:?}");
         }
+    }
+
+    #[test]
+    fn of_sources_that_are_followed_the_lag_is_told() {
+        let mut view = View { meter: Meter::default(), medium: Medium::Nothing, console: Console::new() };
+        view.show(&Event::Scanned { files: 2, bytes: 1_000_000_000, complete: false });
+        view.show(&Event::Followed { path: "shot".into(), bytes: 7, lag_s: 0.31 });
+        view.show(&Event::Progress(Sample { files_done: 2, ..sample(1.0, 1_000_000_000, 0, Stage::Scan) }));
+        assert_eq!(view.meter.text(), "following  1GB in 2 files  last 0.3 s after its close");
+        view.show(&Event::Progress(sample(2.0, 250_000_000, 800_000_000, Stage::Network)));
+        assert!(view.meter.text().starts_with(" 25%"), "{}", view.meter.text());
     }
 
     #[test]

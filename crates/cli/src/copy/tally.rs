@@ -37,6 +37,8 @@ pub(crate) struct Tally {
     /// Seconds by the stage that limited the run.
     pub(crate) limited: [f64; Stage::ALL.len()],
     pub(crate) last: Sample,
+    /// Seconds between the close of the last item that became durable and that, where sources are followed.
+    pub(crate) lag: Option<f64>,
     pub(crate) ended: Option<Ended>,
 }
 
@@ -92,6 +94,7 @@ impl Tally {
             }
             Event::Scanned { files, bytes, .. } => self.scanned = (*files, *bytes),
             Event::Reconnecting { .. } => self.reconnections += 1,
+            Event::Followed { lag_s, .. } => self.lag = Some(*lag_s),
             Event::Progress(sample) => {
                 self.limited[sample.limited_by as usize] += (sample.seconds - self.last.seconds).max(0.0);
                 self.last = sample.clone();

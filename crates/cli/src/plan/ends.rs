@@ -108,7 +108,9 @@ fn existing(arguments: &CopyArguments) -> Existing {
         (false, true) => Equality::Contents,
         (false, false) => Equality::SizeAndTime,
     };
-    match (arguments.ignore_existing, arguments.update, arguments.skip_equal) {
+    // Following starts again with all that is there. What a move had published, the journal tells by its contents.
+    let skip_equal = arguments.skip_equal || arguments.following.follow && !arguments.moves;
+    match (arguments.ignore_existing, arguments.update, skip_equal) {
         (true, ..) => Existing::Keep,
         (false, true, _) => Existing::Update(equality),
         (false, false, true) => Existing::SkipEqual(equality),

@@ -165,6 +165,9 @@ pub enum Fate {
     Renamed(Option<FileDigest>),
     /// The item would be transferred if this were no dry run.
     WouldSend,
+    /// The item of sources that are followed was changed while it was read, or is gone: it is announced again once
+    /// it has settled.
+    Changed,
     /// The item failed at either end.
     Failed {
         /// The reason, as a sentence for the user.

@@ -143,6 +143,28 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Adds what another session of the same run has counted.
+    pub fn add(&mut self, other: &Self) {
+        self.totals.entries += other.totals.entries;
+        self.totals.files += other.totals.files;
+        self.totals.bytes += other.totals.bytes;
+        self.files_done += other.files_done;
+        self.bytes_done += other.bytes_done;
+        self.links_done += other.links_done;
+        self.skipped += other.skipped;
+        self.linked += other.linked;
+        self.renamed += other.renamed;
+        self.kept.add_all(&other.kept);
+        self.skipped_bytes += other.skipped_bytes;
+        self.failed += other.failed;
+        self.deleted += other.deleted;
+        self.removed += other.removed;
+        self.resumed_bytes += other.resumed_bytes;
+        self.unchanged_bytes += other.unchanged_bytes;
+        self.taken_over_files += other.taken_over_files;
+        self.taken_over_bytes += other.taken_over_bytes;
+    }
+
     /// Total payload to be sent, as far as the receiver has requested it; `None` until the scan is
     /// complete.
     #[must_use]
@@ -214,6 +236,8 @@ pub(super) enum Settlement {
     Linked,
     /// The receiver had the file under another name; its digest, `None` in a dry run.
     Renamed(Option<FileDigest>),
+    /// The item was changed while it was read, which is no failure, as it is announced again.
+    Changed,
     /// The item failed at either end.
     Failed,
 }
@@ -489,6 +513,12 @@ impl Ledger {
         }
     }
 
+    /// Whether the reading of a file has ended because it was changed meanwhile.
+    pub(super) fn was_changed(&self, id: EntryId) -> bool {
+        let end = self.open(id).map(|open| &open.stage);
+        matches!(end, Some(ItemStage::Read { outcome: Err(GivenUp { same_version: false, .. }), .. }))
+    }
+
     /// Digest of the file as it was read; `None` if it has not been read, or is settled.
     pub(super) fn digest(&self, id: EntryId) -> Option<FileDigest> {
         match &self.open(id)?.stage {
@@ -509,7 +539,11 @@ impl Ledger {
             Settlement::Published(value) => published(value.as_ref()),
             Settlement::TakenOver(value) => published(Some(value)),
             Settlement::Renamed(value) => value.as_ref().and_then(|value| published(Some(value))),
-            Settlement::Skipped | Settlement::Kept(_) | Settlement::Linked | Settlement::Failed => None,
+            Settlement::Skipped
+            | Settlement::Kept(_)
+            | Settlement::Linked
+            | Settlement::Changed
+            | Settlement::Failed => None,
         });
         self.pending -= 1;
         self.weight -= item.weight();
@@ -543,6 +577,11 @@ impl Ledger {
                 counts.skipped_bytes += item.size();
             }
             Settlement::Skipped => {}
+            Settlement::Changed => {
+                counts.totals.entries -= 1;
+                counts.totals.files -= u64::from(item.is_file());
+                counts.totals.bytes -= item.size().as_u64();
+            }
             Settlement::Kept(why) => {
                 counts.kept.add(*why);
                 counts.skipped_bytes += item.size();

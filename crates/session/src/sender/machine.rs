@@ -48,6 +48,8 @@ pub struct Settings {
     pub awaits_deletion: bool,
     /// Whether the receiver gives a receipt, whose lines are written here: the session ends after that.
     pub awaits_receipt: bool,
+    /// Whether the sources are followed: what has changed while it was read is announced again.
+    pub follows: bool,
 }
 
 /// An entry that the scan has found, to be announced.
@@ -319,10 +321,10 @@ impl Sender {
         if self.ledger.pending(id).is_none() {
             return;
         }
-        let reason = given_up.reason.clone();
+        let (reason, is_changed) = (given_up.reason.clone(), !given_up.same_version);
         // Before it is settled: if it is the last one, the goodbye follows at once.
         self.queue(Message::FileEnd(FileEnd { id, blocks: 0, outcome: Err(given_up) }));
-        self.settle(id, &Settlement::Failed, Fate::Failed { reason });
+        self.settle_failed(id, is_changed, reason);
         self.proceed(now);
     }
 
@@ -487,6 +489,15 @@ impl Sender {
     #[must_use]
     pub fn only(&self) -> Option<FileDigest> {
         self.ledger.only()
+    }
+
+    /// Settles an item that has failed: where sources are followed, one that `is_changed` is announced again instead.
+    fn settle_failed(&mut self, id: EntryId, is_changed: bool, reason: String) {
+        if is_changed && self.settings.follows {
+            self.settle(id, &Settlement::Changed, Fate::Changed);
+        } else {
+            self.settle(id, &Settlement::Failed, Fate::Failed { reason });
+        }
     }
 
     /// Settles an item, and tells the executor its outcome.

@@ -35,6 +35,7 @@ use super::moved::{Last, Leaving, RemovalJob, Removals, TOO_MANY};
 use super::owner_names::AnnouncedOwners;
 use super::selection::Selection;
 use super::sending_link::FirstConnection;
+use super::settled::{Queue as Followed, Settled};
 use crate::event::{EarlyEnd, Event, EventSink, Outcome, Stage};
 use crate::further_links::FurtherControls;
 use crate::known_digests::KnownDigests;
@@ -91,6 +92,8 @@ pub(super) struct Place {
     pub(super) held: Option<Held>,
     /// The item as it is to be removed at the source; `None` if it stays.
     pub(super) leaving: Option<Box<Leaving>>,
+    /// The item as it has settled; `None` unless its source is followed.
+    pub(super) followed: Option<Box<Settled>>,
 }
 
 /// Queues of the reading threads for large files.
@@ -196,6 +199,8 @@ pub(super) struct Executor<'a> {
     list_answers: OnceLock<ListAnswers>,
     /// Owners that have been announced; `None` where their names are not told.
     pub(super) announced_owners: Option<Mutex<AnnouncedOwners>>,
+    /// What has settled in the sources; `None` unless they are followed.
+    pub(super) followed: Option<Arc<Followed>>,
 }
 
 /// Receiving ends of the queues that the executor fills.
@@ -281,6 +286,7 @@ impl<'a> Executor<'a> {
             announced: Mutex::default(),
             list_answers: OnceLock::new(),
             announced_owners: None,
+            followed: None,
         };
         (executor, Queues { work: Work { packs, reads, removals }, outgoing: Outgoing { data, parts, wake } })
     }
@@ -353,8 +359,14 @@ impl<'a> Executor<'a> {
                 self.granted.notify_all();
             }
             Action::Settled { id, path, bytes, fate } => {
-                outside.left.extend(state.places.remove(&id));
+                let mut place = state.places.remove(&id);
+                let followed = place.as_mut().and_then(|place| place.followed.take());
+                outside.left.extend(place);
+                let ended = followed
+                    .zip(self.followed.as_ref())
+                    .and_then(|(followed, queue)| end_followed(queue, *followed, &path, bytes, &fate));
                 outside.events.extend(settled(&path, bytes.as_u64(), fate));
+                outside.events.extend(ended);
             }
             Action::DirectoryFailed { id, path, reason } => {
                 state.removals.directories.remove(&id);
@@ -659,6 +671,13 @@ impl<'a> Executor<'a> {
         selection.note(&announced, self.lock().machine.digests());
     }
 
+    /// Takes the settled items that were announced and are not durable, at the end of the session.
+    pub(super) fn take_followed(&self) -> Vec<Settled> {
+        let mut state = self.lock();
+        let followed = state.places.values_mut().filter_map(|place| place.followed.take());
+        followed.map(|followed| *followed).collect()
+    }
+
     /// Digest over all items that are published, and of the only file if there was just one.
     pub(super) fn digests(&self) -> (Digest, Option<FileDigest>) {
         let state = self.lock();
@@ -730,11 +749,26 @@ fn contents(state: &SessionState, id: EntryId) -> Option<Contents> {
     Some(Contents { id, directory, name, size, version, sparse, held })
 }
 
+/// Tells the outcome of an item of followed sources; returns the event for one that became durable.
+fn end_followed(queue: &Followed, item: Settled, path: &[u8], bytes: ByteCount, fate: &Fate) -> Option<Event> {
+    let lag = clock::now() - item.since;
+    match fate {
+        Fate::Changed => queue.changed(item),
+        Fate::Failed { .. } => queue.failed(item),
+        Fate::Published(_) | Fate::Renamed(_) => {
+            queue.durable();
+            return Some(Event::Followed { path: path_text(path), bytes: bytes.as_u64(), lag_s: lag.as_secs_f64() });
+        }
+        Fate::Kept | Fate::Skipped | Fate::Unwanted(_) | Fate::Linked | Fate::WouldSend => queue.durable(),
+    }
+    None
+}
+
 /// Event for an item whose outcome is known; `None` for an outcome that is not reported.
 fn settled(path: &[u8], bytes: u64, fate: Fate) -> Option<Event> {
     let path = path_text(path);
     let (outcome, digest, reason) = match fate {
-        Fate::Kept => return None,
+        Fate::Kept | Fate::Changed => return None,
         Fate::WouldSend => return Some(Event::WouldSend { path, bytes }),
         Fate::Published(Some(FileDigest::Blake3(digest))) => (Outcome::Published, Some(digest_text(&digest)), None),
         Fate::Published(_) => (Outcome::Published, None, None),

@@ -79,8 +79,14 @@ pub(super) struct Listed<'a> {
 }
 
 enum Source<'a> {
+    /// All names are known.
+    Given,
     Own(Names),
-    Asked { list: AskedList<'a>, has_begun: bool, has_ended: bool },
+    Asked {
+        list: AskedList<'a>,
+        has_begun: bool,
+        has_ended: bool,
+    },
 }
 
 impl<'a> Listed<'a> {
@@ -90,6 +96,11 @@ impl<'a> Listed<'a> {
             ListSource::Asked(list) => Source::Asked { list, has_begun: false, has_ended: false },
         };
         Self { names, ahead: VecDeque::new(), last: None }
+    }
+
+    /// A list of these names, which are in scan order.
+    pub(super) fn given(names: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        Self { names: Source::Given, ahead: names.into_iter().collect(), last: None }
     }
 
     /// The next name, which stays; `None` at the end, or if the session `is_over`.
@@ -111,7 +122,7 @@ impl<'a> Listed<'a> {
                 self.ahead.extend(names.next().map_err(unreadable)?);
                 Ok(!self.ahead.is_empty())
             }
-            Source::Asked { has_ended: true, .. } => Ok(false),
+            Source::Given | Source::Asked { has_ended: true, .. } => Ok(false),
             Source::Asked { list, has_begun, has_ended } => {
                 if !std::mem::replace(has_begun, true) {
                     (0..AHEAD).for_each(|_| (list.ask)(list.pass));

@@ -16,6 +16,7 @@ mod comparing;
 mod connections;
 mod examination;
 mod executor;
+mod following;
 mod given_up;
 mod hashing;
 mod intake;
@@ -33,6 +34,7 @@ mod removing;
 mod scan;
 pub mod selection;
 mod sending_link;
+mod settled;
 mod small;
 mod source_version;
 mod sources;
@@ -63,6 +65,7 @@ use self::chosen::Chosen;
 use self::comparing::AskedAbout;
 use self::connections::Connections;
 use self::executor::{Executor, Queues, READERS, Work};
+pub use self::following::{Follow, FollowOptions, SETTLE};
 use self::hashing::Step;
 pub use self::listed::{AskedList, ListAnswers};
 use self::listed::{ListSource, Listed};
@@ -108,6 +111,15 @@ pub struct Sent {
     pub tree: Digest,
     /// Digest of the file, if the session had just one.
     pub only: Option<FileDigest>,
+}
+
+impl Sent {
+    /// Adds what the next session of the same run has sent, whose digests take the place of these.
+    pub fn add(&mut self, next: Self) {
+        let so_far = self.counts;
+        *self = next;
+        self.counts.add(&so_far);
+    }
 }
 
 /// Sends `sources` over `first` and waits until the receiver has published everything.
@@ -162,20 +174,26 @@ fn send(
         }
     };
     let machine = machine(&sources, options);
-    let Sources { roots, problems, selection, listed, receipt, .. } = sources;
+    let Sources { roots, problems, selection, listed, settled, receipt, .. } = sources;
     let share = selection.as_ref().and_then(|selection| selection.share().cloned());
     let controller = steering::controller(&control, tuned.as_ref(), options, account.max_rate());
     let first = FirstConnection { controller, control, tuned, peer, privileges };
     let (mut executor, queues) = Executor::new(first, machine, (options, digests), pool, events);
     executor.asked_about = AskedAbout::of(&roots, options);
     executor.receipt = receipt;
+    executor.followed = settled;
     executor.announced_owners = accounts.map(|accounts| Mutex::new(AnnouncedOwners::new(accounts)));
     let Queues { outgoing, work } = queues;
     let steering = Steering::new(&executor, options, share, joining.wanted);
     let connections = Connections::new(&executor, account, outgoing, steering, options.congestion.as_deref());
     let watch = Watch { joined: joining.joined, start: account.start(), stop };
     let found = FoundSources { roots, problems, options, selection: selection.clone(), listed };
+    executor.followed.iter().for_each(|queue| queue.begin_session());
     let outcome = run_threads(&connections, &watch, (outlet, inlet), work, found);
+    if let (Some(queue), Err(_)) = (&executor.followed, &outcome) {
+        queue.give_back(executor.take_followed());
+        queue.carry(&executor.counts());
+    }
     executor.tell_noticed();
     if let Some(limit) = connections.steering.key_ceiling() {
         account.note_max_rate(limit);
@@ -190,7 +208,9 @@ fn send(
         executor.note_published(selection);
     }
     let (tree, only) = executor.digests();
-    Ok(Sent { counts: executor.counts(), tree, only })
+    let mut counts = executor.counts();
+    executor.followed.iter().for_each(|queue| counts.add(&queue.take_carried()));
+    Ok(Sent { counts, tree, only })
 }
 
 /// The state machine of a session that sends these sources.
@@ -202,6 +222,7 @@ fn machine(sources: &Sources, options: &SendOptions) -> Sender {
         keeps_digests: sources.selection.is_some(),
         awaits_deletion: options.mirrored != Mirrored::No,
         awaits_receipt: sources.receipt.is_some(),
+        follows: sources.settled.is_some(),
         needs: options.needs().union(sources.needs),
     };
     Sender::new(settings, sources.begin())
@@ -355,7 +376,10 @@ impl FoundSources<'_> {
             own => own.map(Listed::new),
         };
         match scan::Scan::new(executor, self.options, self.selection, listed) {
-            Ok(scan) => scan.run(self.roots),
+            Ok(scan) => match &executor.followed {
+                Some(queue) => scan.follow(&self.roots, queue),
+                None => scan.run(self.roots),
+            },
             Err(error) => executor.fail(error),
         }
     }

@@ -9,6 +9,8 @@ use crate::event::{Event, Sample};
 
 /// Interval of progress events.
 const INTERVAL: Span = Span::from_millis(100);
+/// Interval of progress events while sources are followed and nothing happens.
+const REST_INTERVAL: Span = Span::from_secs(10);
 
 /// Generator of progress events from what the threads count; keeps the state of the last one.
 pub(super) struct Progress {
@@ -17,11 +19,13 @@ pub(super) struct Progress {
     /// Payload bytes that had reached the receiver's host at the last event.
     delivered: ByteCount,
     last_totals: (u64, u64, bool),
+    /// Counts at the last event.
+    counts: Counts,
 }
 
 impl Progress {
     pub(super) fn new(start: Time, now: Time, delivered: ByteCount) -> Self {
-        Self { start, last: now, delivered, last_totals: (0, 0, false) }
+        Self { start, last: now, delivered, last_totals: (0, 0, false), counts: Counts::default() }
     }
 
     pub(super) fn report(
@@ -31,7 +35,8 @@ impl Progress {
         connections: &Connections<'_>,
         counts: &Counts,
     ) {
-        if now - self.last >= INTERVAL {
+        let rests = executor.followed.is_some() && self.counts == *counts && self.delivered == connections.delivered();
+        if now - self.last >= if rests { REST_INTERVAL } else { INTERVAL } {
             self.report_last(now, executor, connections, counts);
         }
     }
@@ -54,7 +59,7 @@ impl Progress {
         // What is sent in frames without payload counts against it until it is acknowledged.
         let delivered = connections.delivered().max(self.delivered);
         let rate = if elapsed == Span::ZERO { Rate::ZERO } else { (delivered - self.delivered) / elapsed };
-        self.last = now;
+        (self.last, self.counts) = (now, *counts);
         self.delivered = delivered;
         let tcp = tcp.as_ref();
         (executor.events)(Event::Progress(Sample {

@@ -6,6 +6,7 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `batch`, `followed` | what has settled in sources that are followed, batch by batch |
 //! | `children` | entries of a directory that are yet to be visited |
 //! | `entered`, `pruning` | directories that are announced only with the first item in them |
 //! | `item` | an item that is not a directory |
@@ -14,8 +15,10 @@
 //! | `removal` | when and how moved items are removed at the source |
 //! | `selected` | the walk of a selection |
 
+mod batch;
 mod children;
 mod entered;
+mod followed;
 mod item;
 mod left_out;
 mod listed;
@@ -30,8 +33,10 @@ use icdc_protocol::message::{Choice, EntryId, EntryKind, Mirrored, Parent, Prese
 use icdc_session::sender::{Need, Removal};
 use icdc_session::{ById, SessionError};
 
+use self::batch::Following;
 use self::children::{Children, Extent, Named, VANISHED};
 use self::entered::{Entered, Waiting};
+
 use super::chosen::{Chosen, Left};
 use super::examination::{STAGED, beneath, too_deep};
 use super::executor::Executor;
@@ -80,6 +85,8 @@ pub(super) struct Scan<'a> {
     moving: Option<Moving>,
     /// Names below the only source that are copied; `None` for everything.
     listed: Option<Listed<'a>>,
+    /// What has settled and is being announced; `None` unless the sources are followed.
+    following: Option<Following>,
 }
 
 /// A move: where the present source begins.
@@ -131,6 +138,7 @@ impl<'a> Scan<'a> {
             deletes_excluded: options.mirrored == Mirrored::WithExcluded,
             moving: options.moves.then(Moving::default),
             listed,
+            following: None,
         })
     }
 
@@ -164,6 +172,11 @@ impl<'a> Scan<'a> {
                 return;
             }
         }
+        self.end();
+    }
+
+    /// Ends the scan: everything is announced.
+    fn end(mut self) {
         *self.executor.announced.lock().expect("no panic while places are noted") = std::mem::take(&mut self.announced);
         if let Some(problem) = self.merging.summary()
             && self.report(problem).is_none()
@@ -238,6 +251,7 @@ impl<'a> Scan<'a> {
         }
         let stat = match directory.stat(&name) {
             Ok(stat) => stat,
+            Err(error) if self.following.is_some() && error.is_missing() => return Some(()),
             Err(_) if self.chosen.excludes_any(from_root) => return Some(()),
             Err(error) if self.moving.is_some() && error.is_missing() => return self.leave_out(path, VANISHED.into()),
             Err(error) if matches!(level.children, Children::Named { .. }) => {
@@ -264,6 +278,10 @@ impl<'a> Scan<'a> {
         let too_deep = || too_deep(levels.len(), level.paths, &path);
         if let Some(reason) = self.differs(&extent, &stat).or_else(too_deep) {
             return self.fail(path, reason);
+        }
+        if self.following.is_some() {
+            // It has become a directory, which is found as one.
+            return Some(());
         }
         match directory.open_directory(&name) {
             Ok(inner) => {
@@ -334,6 +352,7 @@ impl<'a> Scan<'a> {
             let id = self.announce_waiting(levels)?;
             self.note(&extent, id);
         }
+        self.note_followed_directory(levels);
         Some(())
     }
 

@@ -11,6 +11,7 @@ use icdc_protocol::message::{Begin, Digest, Problem, SendOptions, Source, Source
 use super::examination::leaf;
 use super::listed::{AskedList, ListSource};
 use super::selection::Selection;
+use super::settled::Queue;
 use crate::identity::Identities;
 use crate::name_list::NameList;
 use crate::path_text;
@@ -71,6 +72,8 @@ pub struct Sources {
     /// Origin of the names below the only source that are copied; `None` where the other end has
     /// the list, or for everything.
     pub(crate) listed: Option<ListSource<'static>>,
+    /// What settles in the sources; `None` unless they are followed.
+    pub(crate) settled: Option<Arc<Queue>>,
     /// Takes the receipt that the receiver is to give; `None` if none is.
     pub(crate) receipt: Option<Arc<dyn ReceiptSink>>,
     /// Features that the receiver must have for its own options.
@@ -211,6 +214,7 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
         unseen,
         selection: None,
         listed: None,
+        settled: None,
         receipt: None,
         needs: Features::NONE,
     }

@@ -232,7 +232,8 @@ impl Sender {
                 Ok(())
             }
             Err(reason) => {
-                self.settle(id, &Settlement::Failed, Fate::Failed { reason });
+                let is_changed = self.ledger.was_changed(id);
+                self.settle_failed(id, is_changed, reason);
                 Ok(())
             }
         }

@@ -33,6 +33,7 @@ fn sender() -> Sender {
             needs: Features::NONE,
             awaits_deletion: false,
             awaits_receipt: false,
+            follows: false,
         },
         begin(),
     )
@@ -154,6 +155,7 @@ fn a_receiver_that_cannot_do_what_is_needed_ends_the_session() {
         needs,
         awaits_deletion: false,
         awaits_receipt: false,
+        follows: false,
     };
     let ended = |needs, theirs| {
         let mut sender = Sender::new(settings(needs), begin());
@@ -291,6 +293,25 @@ fn a_large_file_that_fails_while_it_is_read_is_settled_by_the_receiver() {
 }
 
 #[test]
+fn of_sources_that_are_followed_what_changes_while_it_is_read_is_no_failure() {
+    let settings = Settings { follows: true, ..sender().settings };
+    let mut sender = Sender::new(settings, begin());
+    let [small, large, denied] = [SMALL, LARGE, SMALL].map(|size| sender.announce(file(size)));
+    sender.on_message(NOW, wants(0, vec![Want::All; 3]));
+    actions(&mut sender);
+    let given_up = |same_version| GivenUp { reason: "grew".into(), same_version };
+    sender.on_unreadable(NOW, small, given_up(false));
+    sender.on_read(large, 2, Err(given_up(false))).unwrap();
+    sender.on_message(NOW, done(large, Err("grew")));
+    sender.on_unreadable(NOW, denied, given_up(true));
+    let failed = Fate::Failed { reason: "grew".into() };
+    let expected = [(small, SMALL, Fate::Changed), (large, LARGE, Fate::Changed), (denied, SMALL, failed)];
+    assert_eq!(actions(&mut sender), expected.map(|(id, size, fate)| settled(id, size, fate)));
+    let counts = *sender.counts();
+    assert_eq!((counts.failed, counts.totals.files, counts.totals.bytes), (1, 1, SMALL), "two are to come again");
+}
+
+#[test]
 fn blocks_that_the_receiver_holds_are_not_read_but_may_be_asked_for_again() {
     let mut sender = sender();
     let id = sender.announce(file(LARGE));
@@ -350,6 +371,7 @@ fn a_dry_run_settles_everything_by_the_answers() {
             needs: Features::NONE,
             awaits_deletion: false,
             awaits_receipt: false,
+            follows: false,
         },
         begin(),
     );
@@ -582,6 +604,7 @@ fn the_session_of_a_mirror_ends_after_the_receivers_deletion() {
         needs: Features::NONE,
         awaits_deletion: true,
         awaits_receipt: false,
+        follows: false,
     };
     let mut sender = Sender::new(settings, begin());
     sender.on_message(NOW, Message::Ready(Ready { resuming: false, ring_blocks: 1 }));
@@ -708,6 +731,7 @@ fn a_dry_run_of_a_move_tells_what_would_go() {
         needs: Features::NONE,
         awaits_deletion: false,
         awaits_receipt: false,
+        follows: false,
     };
     let mut sender = Sender::new(settings, begin());
     let directory = found(Parent::Source(0), EntryKind::Directory, b"d");

@@ -136,6 +136,7 @@ impl SenderEnd {
             needs: Features::NONE,
             awaits_deletion: deletes,
             awaits_receipt: receipts,
+            follows: false,
         };
         Self {
             session,

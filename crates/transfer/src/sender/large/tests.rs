@@ -72,6 +72,7 @@ impl Sending {
             needs,
             awaits_deletion: false,
             awaits_receipt: false,
+            follows: false,
         };
         let machine = Sender::new(settings, begin);
         let digests: &'static KnownDigests = Box::leak(Box::default());
@@ -90,7 +91,8 @@ impl Sending {
             held: 0,
             removal: Removal::Never,
         };
-        let place = Place { directory: tree.root().clone(), name, device: 0, held: None, leaving: None };
+        let place =
+            Place { directory: tree.root().clone(), name, device: 0, held: None, leaving: None, followed: None };
         let id = executor.announce(found, place);
         let wants = Message::Wants(Wants { first: id, answers: vec![Want::All] });
         executor.with(|machine| machine.on_message(crate::clock::now(), wants));

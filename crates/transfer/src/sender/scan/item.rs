@@ -27,7 +27,7 @@ impl Scan<'_> {
     ) -> Option<()> {
         let (stat, file) = match names_of(directory, &name, stat, self.preserve.links) {
             Ok((stat, file)) => (&{ stat }, file),
-            Err(error) => return self.fail(path, error.to_string()),
+            Err(error) => return self.fail_item(path, &error),
         };
         if let Some(reason) = self.differs(extent, stat) {
             return self.fail(path, reason);
@@ -49,12 +49,12 @@ impl Scan<'_> {
             Ok(Leaf::Special(special)) => EntryKind::Special(special),
             Ok(Leaf::Symlink) => match directory.read_link(&name) {
                 Ok(target) => EntryKind::Symlink { target },
-                Err(error) => return self.fail(path, error.to_string()),
+                Err(error) => return self.fail_item(path, &error),
             },
         };
         let xattrs = match self.xattrs(directory, &name, stat, &path) {
             Ok(xattrs) => xattrs,
-            Err(error) => return self.fail(path, error.to_string()),
+            Err(error) => return self.fail_item(path, &error),
         };
         if self.moving.is_some() {
             if let Some(reason) = self.merging.obstacle(&path) {
@@ -78,13 +78,20 @@ impl Scan<'_> {
         found.removal = removal;
         self.await_room()?;
         let leaving = leaving.map(Box::new);
-        let place = Place { directory: directory.clone(), name, device: stat.dev, held, leaving };
+        let followed = self.take_followed(&found.path, stat);
+        let place = Place { directory: directory.clone(), name, device: stat.dev, held, leaving, followed };
         let id = self.executor.announce(found, place);
         if let Some((file, path)) = first {
             self.linked.announced(file, id, &path);
         }
         self.note(extent, id);
         Some(())
+    }
+
+    /// Reports that an item cannot be examined; of sources that are followed, one that is gone is none. `None` when the
+    /// session is over.
+    fn fail_item(&mut self, path: Vec<u8>, error: &TreeError) -> Option<()> {
+        if self.following.is_some() && error.is_missing() { Some(()) } else { self.fail(path, error.to_string()) }
     }
 
     fn file_kind(&self, stat: &Stat, file: Option<Incarnation>, held: Option<&Held>) -> EntryKind {

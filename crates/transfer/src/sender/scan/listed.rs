@@ -3,7 +3,7 @@
 //!
 //! The list is in scan order, so that what is beneath a directory comes right after its name.
 
-use icdc_disk::tree::{Directory, Kind, Name, Stat, is_staging};
+use icdc_disk::tree::{Directory, Kind, Name, Stat, TreeError, is_staging};
 
 use super::children::{Children, Extent, Named};
 use super::{Level, Scan};
@@ -41,6 +41,11 @@ impl Scan<'_> {
         let Some(rest) = name.strip_prefix(above) else { return Some(None) };
         let (name, extent) = match rest.iter().position(|byte| *byte == b'/') {
             Some(end) => (rest[..end].to_vec(), Extent::Listed),
+            None if rest.is_empty() && !above.is_empty() => {
+                // The directory itself, of sources that are followed.
+                self.listed.as_mut()?.take();
+                return self.next_listed(above);
+            }
             None => {
                 self.listed.as_mut()?.take();
                 (rest.to_vec(), Extent::All)
@@ -67,8 +72,8 @@ impl Scan<'_> {
         }
         let too_deep = too_deep(levels.len(), level.paths, &path);
         let opened = match too_deep {
-            Some(reason) => Err(reason),
-            None => open(&level.directory, &name),
+            Some(reason) => Err(Some(reason)),
+            None => open(&level.directory, &name).map_err(|error| self.reason_of(error)),
         };
         match opened {
             Ok((directory, stat)) => {
@@ -81,8 +86,14 @@ impl Scan<'_> {
                     _ => self.drop_listed(&inner, None),
                 }
             }
-            Err(reason) => self.drop_listed(&inner, Some(&reason)),
+            Err(reason) => self.drop_listed(&inner, reason.as_deref()),
         }
+    }
+
+    /// Reason why nothing beneath a directory is copied; `None` if that is no failure: it is gone from a source that is
+    /// followed.
+    fn reason_of(&self, error: Unopened) -> Option<String> {
+        (self.following.is_none() || !error.is_missing).then_some(error.reason)
     }
 
     /// Takes the names of the list that begin with `path`; each fails for this `reason`, if there is
@@ -98,18 +109,36 @@ impl Scan<'_> {
     }
 }
 
+/// A directory that cannot be opened.
+struct Unopened {
+    reason: String,
+    is_missing: bool,
+}
+
+impl From<TreeError> for Unopened {
+    fn from(error: TreeError) -> Self {
+        Self { is_missing: error.is_missing(), reason: error.to_string() }
+    }
+}
+
+impl From<String> for Unopened {
+    fn from(reason: String) -> Self {
+        Self { reason, is_missing: false }
+    }
+}
+
 /// Opens a directory that the list names something beneath, and returns its attributes; an error is
 /// the reason why nothing beneath it can be copied.
-fn open(directory: &Directory, name: &[u8]) -> Result<(Directory, Stat), String> {
+fn open(directory: &Directory, name: &[u8]) -> Result<(Directory, Stat), Unopened> {
     if is_staging(name) {
-        return Err(STAGED.into());
+        return Err(STAGED.to_owned().into());
     }
     let name = Name::new(name).map_err(|error| error.to_string())?;
-    let stat = directory.stat(&name).map_err(|error| error.to_string())?;
+    let stat = directory.stat(&name)?;
     if stat.kind != Kind::Directory {
         let what = stat.kind.described();
-        return Err(format!("{} is {what}, which is not followed; list it itself", directory.path_of(&name)));
+        return Err(format!("{} is {what}, which is not followed; list it itself", directory.path_of(&name)).into());
     }
-    let inner = directory.open_directory(&name).map_err(|error| error.to_string())?;
+    let inner = directory.open_directory(&name)?;
     Ok((inner, stat))
 }

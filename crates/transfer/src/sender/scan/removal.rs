@@ -33,6 +33,10 @@ impl Scan<'_> {
         name: &[u8],
     ) -> Option<Leaving> {
         let Some(Moving { root: Some((root, named)) }) = &self.moving else { return None };
+        if self.following.is_some() {
+            // Somebody writes in it.
+            return None;
+        }
         let is_inner = above.is_some();
         let (above, name) = match above {
             Some(level) => (&level.directory, Name::new(name).ok()?),

@@ -1,0 +1,449 @@
+//! The watch thread: takes events, examines what is due, and ends the following.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use icdc_disk::tree::{Kind, Stat, is_staging};
+use icdc_filter::{Effect, Rules};
+use icdc_protocol::message::SendOptions;
+use icdc_tcp::clock::timespec;
+use icdc_units::{Span, Time};
+use icdc_watch::{Delays, Event as Change, Place, Settling, Verdict, Watcher, What, reports_changes};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::known::Known;
+use super::options::FollowOptions;
+use super::tree::{FollowedTree, version_of};
+use super::walk::Walk;
+use crate::clock;
+use crate::event::{Event, EventSink};
+use crate::path_text;
+use crate::sender::chosen::Chosen;
+use crate::sender::settled::{Queue, Settled, Told};
+
+/// Time after a close in which a file may be renamed or opened again before it travels. It is a part of the lag of each
+/// file, and longer than what lies between the close and the renaming of a program that writes aside.
+const AFTER_CLOSE: Span = Span::from_millis(200);
+/// Time between two walks where changes are not reported.
+const SCAN_INTERVAL: Span = Span::from_secs(10);
+/// Walks take at most one part in this many of the time.
+const WALK_SHARE: u64 = 10;
+/// Most files that are named because they had not settled at the end.
+const NAMED: usize = 5;
+/// Longest pause of the watch thread. All that it waits for wakes it, but for the removal of a root: the kernel reports
+/// that only when nobody has the directory open, as this thread has.
+const LONGEST_PAUSE: Span = Span::from_secs(10);
+
+/// State of the watch thread.
+pub(super) struct Watching {
+    trees: Vec<FollowedTree>,
+    pub(super) chosen: Chosen,
+    options: FollowOptions,
+    marker_pattern: Rules,
+    queue: Arc<Queue>,
+    events: EventSink,
+    /// Watches the directories; `None` where that is not possible.
+    pub(super) watcher: Option<Watcher>,
+    pub(super) settling: Settling,
+    pub(super) known: Known,
+    pub(super) walk: Walk,
+    /// Time between two walks; `None` while the watches tell everything.
+    interval: Option<Span>,
+    walked: Walked,
+    /// Time of the last change, or of the last item that became durable.
+    active: Time,
+    /// Markers that were found, which travel last.
+    markers: Vec<Settled>,
+    /// Problems that were told; each is told once.
+    told: Vec<String>,
+}
+
+/// Time of the walk that goes on, or of the last one.
+#[derive(Clone, Copy)]
+enum Walked {
+    UnderWay { since: Time },
+    Over { at: Time, took: Span },
+}
+
+impl Watching {
+    pub(super) fn new(
+        trees: Vec<FollowedTree>,
+        send: &SendOptions,
+        options: FollowOptions,
+        queue: Arc<Queue>,
+        events: EventSink,
+    ) -> Result<Self, String> {
+        let chosen = Chosen::new(&send.choice).map_err(|error| error.to_string())?;
+        let marker_pattern = options.marker()?;
+        let delays = Delays { settle: options.settle, after_close: AFTER_CLOSE.min(options.settle) };
+        let now = clock::now();
+        let mut watching = Self {
+            trees,
+            chosen,
+            interval: options.scan_interval,
+            marker_pattern,
+            options,
+            queue,
+            events,
+            watcher: None,
+            settling: Settling::new(delays),
+            known: Known::default(),
+            walk: Walk::default(),
+            walked: Walked::UnderWay { since: now },
+            active: now,
+            markers: Vec::new(),
+            told: Vec::new(),
+        };
+        watching.begin();
+        Ok(watching)
+    }
+
+    /// Begins to watch, if changes are reported.
+    fn begin(&mut self) {
+        match Watcher::new() {
+            Ok(watcher) => self.watcher = Some(watcher),
+            Err(error) => self
+                .walk_at_intervals(&format!("nothing can be watched: {error} (sysctl fs.inotify.max_user_instances)")),
+        }
+        let is_silent = |tree: &&FollowedTree| reports_changes(&tree.root).is_ok_and(|reports| !reports);
+        if let Some(text) = self.trees.iter().find(is_silent).map(|tree| tree.text.clone()) {
+            self.walk_at_intervals(&format!("{text}: its file system does not report what other hosts change"));
+        }
+    }
+
+    /// Runs until nothing more is to be added to the queue.
+    pub(super) fn run(mut self) {
+        let finish = {
+            let queue = Arc::downgrade(&self.queue);
+            self.options.finish.while_waiting(move || {
+                if let Some(queue) = queue.upgrade() {
+                    queue.wake();
+                }
+            })
+        };
+        self.walk_all(clock::now());
+        loop {
+            let now = clock::now();
+            self.take_told(now);
+            self.take_changes(now);
+            self.walk_on(now);
+            self.examine_due(now);
+            self.note_walked(now);
+            self.check_roots();
+            if self.queue.stops() || self.ends(now) {
+                break;
+            }
+            self.wait(now);
+        }
+        drop(finish);
+    }
+
+    pub(super) fn tree(&self, place: &Place) -> Option<&FollowedTree> {
+        self.trees.iter().find(|tree| tree.number == place.tree)
+    }
+
+    pub(super) fn is_excluded(&self, place: &Place, is_directory: bool) -> bool {
+        self.tree(place).is_none_or(|tree| tree.is_excluded(&self.chosen, place, is_directory))
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.settling.is_full() || self.queue.is_full()
+    }
+
+    /// Walks at intervals from now on, for this reason, which is told.
+    pub(super) fn walk_at_intervals(&mut self, reason: &str) {
+        let interval = *self.interval.get_or_insert(SCAN_INTERVAL);
+        self.tell_once(format!("{reason}; the sources are walked every {interval}"));
+    }
+
+    /// Notifies the user, once.
+    pub(super) fn tell_once(&mut self, text: String) {
+        const MOST_TOLD: usize = 100;
+        if self.told.len() < MOST_TOLD && !self.told.contains(&text) {
+            self.told.push(text.clone());
+            (self.events)(Event::Notice { text });
+        }
+    }
+
+    /// Walks all trees from their roots.
+    fn walk_all(&mut self, now: Time) {
+        self.walk.end();
+        self.walked = Walked::UnderWay { since: now };
+        for number in 0..self.trees.len() {
+            let root = Place { tree: self.trees[number].number, path: Vec::new() };
+            if let Ok(stat) = self.trees[number].root.own_stat() {
+                self.is_ready(now, &root, &stat);
+            }
+            self.walk.add(root);
+        }
+    }
+
+    /// Notes the end of a walk, and begins the next one when it is time.
+    fn note_walked(&mut self, now: Time) {
+        match self.walked {
+            Walked::UnderWay { since } if self.walk.is_over() => {
+                self.walked = Walked::Over { at: now, took: now - since }
+            }
+            Walked::Over { .. } if self.next_walk().is_some_and(|next| next <= now) => self.walk_all(now),
+            _ => {}
+        }
+    }
+
+    /// Time of the next walk; `None` if none is due, or one is under way.
+    fn next_walk(&self) -> Option<Time> {
+        match (self.walked, self.interval) {
+            (Walked::Over { at, took }, Some(interval)) => Some(at + interval.max(took * (WALK_SHARE - 1))),
+            _ => None,
+        }
+    }
+
+    /// Ends the following if the root of a tree was removed.
+    fn check_roots(&self) {
+        let is_removed = |tree: &&FollowedTree| tree.root.own_stat().is_ok_and(|stat| stat.nlink == 0);
+        if let Some(tree) = self.trees.iter().find(is_removed) {
+            self.queue.fail(format!("{}: was removed while it was followed", tree.text));
+        }
+    }
+
+    /// Takes what sessions have told.
+    fn take_told(&mut self, now: Time) {
+        for told in self.queue.take_told() {
+            self.active = now;
+            match told {
+                Told::Durable => {}
+                Told::Changed(settled) => {
+                    self.known.remove(&settled.place);
+                    self.settling.seen(now, &settled.place, settled.version);
+                }
+                Told::Failed(settled) => self.known.remove(&settled.place),
+                Told::DirectoriesLost => {
+                    self.known.clear();
+                    self.walk_all(now);
+                }
+            }
+        }
+    }
+
+    /// Takes the changes that were reported.
+    fn take_changes(&mut self, now: Time) {
+        let Some(watcher) = &mut self.watcher else { return };
+        let changes = match watcher.take() {
+            Ok(changes) => changes,
+            Err(error) => {
+                self.watcher = None;
+                return self.walk_at_intervals(&format!("changes cannot be read: {error}"));
+            }
+        };
+        for change in changes {
+            self.active = now;
+            self.handle(now, change);
+        }
+        if self.settling.take_dropped() {
+            self.walk_all(now);
+        }
+    }
+
+    fn handle(&mut self, now: Time, Change { place, is_directory, what }: Change) {
+        if what == What::Lost {
+            tracing::debug!("changes were lost; the trees are walked");
+            self.settling.lost(now);
+            return self.walk_all(now);
+        }
+        let name = place.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        if is_staging(name) {
+            return;
+        }
+        if is_directory { self.handle_directory(now, &place, &what) } else { self.handle_file(now, &place, what) }
+    }
+
+    fn handle_directory(&mut self, now: Time, place: &Place, what: &What) {
+        if let What::Moved(from) = what {
+            self.forget(from);
+        }
+        match what {
+            What::Gone => self.forget(place),
+            What::Created | What::Arrived | What::Moved(_) if !self.is_excluded(place, true) => {
+                self.forget(place);
+                if let Some(Ok(stat)) = self.tree(place).map(|tree| tree.stat(place)) {
+                    self.is_ready(now, place, &stat);
+                }
+                if let Walked::Over { .. } = self.walked {
+                    self.walked = Walked::UnderWay { since: now };
+                }
+                self.walk.add(place.clone());
+            }
+            What::Touched if !self.is_excluded(place, true) => {
+                if let Some(Ok(stat)) = self.tree(place).map(|tree| tree.stat(place)) {
+                    self.is_ready(now, place, &stat);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Forgets a directory that is no longer at this place.
+    fn forget(&mut self, place: &Place) {
+        self.settling.forget(place);
+        if let Some(watcher) = &mut self.watcher {
+            watcher.forget(place);
+        }
+    }
+
+    fn handle_file(&mut self, now: Time, place: &Place, what: What) {
+        if self.is_excluded(place, false) {
+            if let What::Moved(from) = what {
+                self.settling.gone(&from);
+            }
+            return;
+        }
+        match what {
+            What::Created => match self.tree(place).map(|tree| tree.stat(place)) {
+                Some(Ok(stat)) if stat.kind == Kind::File && stat.nlink == 1 => self.settling.written(place),
+                Some(Ok(_)) => self.settling.closed(now, place),
+                Some(Err(_)) | None => {}
+            },
+            What::Written => self.settling.written(place),
+            What::Closed | What::Arrived => self.settling.closed(now, place),
+            What::Touched => {
+                let stat = self.tree(place).and_then(|tree| tree.stat(place).ok());
+                if stat.is_some_and(|stat| !self.known.has(place, version_of(&stat))) {
+                    self.settling.touched(now, place);
+                }
+            }
+            What::Moved(from) => self.settling.moved(now, &from, place),
+            What::Gone => {
+                self.settling.gone(place);
+                self.known.remove(place);
+                self.markers.retain(|marker| marker.place != *place);
+            }
+            What::Lost => {}
+        }
+    }
+
+    /// Examines what is due.
+    fn examine_due(&mut self, now: Time) {
+        while !self.queue.is_full()
+            && let Some(place) = self.settling.due(now)
+        {
+            let stat = self.tree(&place).and_then(|tree| tree.stat(&place).ok());
+            match stat {
+                Some(stat) if stat.kind == Kind::File => {
+                    let version = version_of(&stat);
+                    if let Verdict::Settled { since } = self.settling.examined(now, &place, Some(version))
+                        && !self.known.has(&place, version)
+                    {
+                        self.settled(Settled { place, is_directory: false, since, version });
+                    }
+                }
+                Some(stat) if stat.kind != Kind::Directory => {
+                    self.settling.gone(&place);
+                    self.is_ready(now, &place, &stat);
+                }
+                Some(_) | None => self.settling.gone(&place),
+            }
+        }
+    }
+
+    /// Adds an item to the queue that need not settle, unless it is known as it is.
+    pub(super) fn is_ready(&mut self, now: Time, place: &Place, stat: &Stat) {
+        let version = version_of(stat);
+        if !self.known.has(place, version) {
+            let is_directory = stat.kind == Kind::Directory;
+            self.settled(Settled { place: place.clone(), is_directory, since: now, version });
+        }
+    }
+
+    fn settled(&mut self, settled: Settled) {
+        let path = self.tree(&settled.place).map(|tree| tree.path_from_root(&settled.place)).unwrap_or_default();
+        if !settled.is_directory && self.marker_pattern.decide(&path, false) == Effect::Exclude {
+            self.known.insert(&settled.place, settled.version);
+            self.markers.retain(|marker| marker.place != settled.place);
+            self.markers.push(settled);
+            return;
+        }
+        self.active = settled.since.max(self.active);
+        self.known.insert(&settled.place, settled.version);
+        self.queue.add(settled);
+    }
+
+    /// Ends the following if it is time; whether it is.
+    fn ends(&mut self, now: Time) -> bool {
+        let is_finished = self.options.finish.is_requested() || self.options.until.is_some_and(|until| until <= now);
+        if is_finished {
+            return self.finishes(now);
+        }
+        let is_at_rest = self.walk.is_over() && self.queue.is_idle();
+        if is_at_rest && self.settling.unsettled() == 0 && !self.markers.is_empty() && self.was_walked_since_markers() {
+            self.markers.drain(..).for_each(|marker| self.queue.add(marker));
+            self.queue.end();
+            return true;
+        }
+        let is_idle = self.options.idle.is_some_and(|idle| self.active + idle <= now);
+        if is_at_rest && is_idle && self.settling.unsettled() == self.settling.open() {
+            self.tell_unsettled();
+            self.queue.end();
+            return true;
+        }
+        false
+    }
+
+    /// Whether all that was there before the markers has been seen: where changes are not reported, by a walk that
+    /// began later.
+    fn was_walked_since_markers(&self) -> bool {
+        match self.walked {
+            _ if self.interval.is_none() => true,
+            Walked::Over { at, took } => self.markers.iter().all(|marker| marker.since <= at - took),
+            Walked::UnderWay { .. } => false,
+        }
+    }
+
+    /// Ends the following with what has settled; false if a marker is to follow when all of that is durable.
+    fn finishes(&mut self, now: Time) -> bool {
+        self.settling.hasten(now);
+        self.examine_due(now);
+        // A marker says that nothing is missing.
+        if self.walk.is_over() && self.settling.unsettled() == 0 && !self.markers.is_empty() {
+            if !self.queue.is_idle() {
+                return false;
+            }
+            self.markers.drain(..).for_each(|marker| self.queue.add(marker));
+        }
+        self.tell_unsettled();
+        self.queue.end();
+        true
+    }
+
+    /// Notifies the user of files that had not settled, and of a marker that did not follow them.
+    fn tell_unsettled(&mut self) {
+        let markers = self.markers.iter().map(|marker| &marker.place);
+        let places = self.settling.places().chain(markers).filter_map(|place| Some(self.tree(place)?.path_of(place)));
+        let mut paths: Vec<_> = places.collect();
+        paths.sort_unstable();
+        let count = paths.len();
+        if count == 0 {
+            return;
+        }
+        let named: Vec<_> = paths.iter().take(NAMED).map(|path| path_text(path)).collect();
+        let more = if count > NAMED { format!(" and {} more", count - NAMED) } else { String::new() };
+        let text =
+            format!("not copied, as they had not settled: {}{more}; the same command copies them", named.join(", "));
+        (self.events)(Event::Notice { text });
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&mut self, now: Time) {
+        let walks = !self.walk.is_over() && !self.is_full();
+        let idle = self.options.idle.map(|idle| self.active + idle).filter(|_| self.queue.is_idle());
+        let due = self.settling.next_deadline().filter(|_| !self.queue.is_full());
+        let later = [self.options.until, idle].map(|time| time.filter(|time| *time > now));
+        let next =
+            later.into_iter().chain([due, self.next_walk()]).flatten().min().map_or(LONGEST_PAUSE, |next| next - now);
+        let pause = if walks { Span::ZERO } else { next.min(LONGEST_PAUSE) };
+        let mut descriptors = vec![PollFd::new(&*self.queue, PollFlags::IN)];
+        if let Some(watcher) = &self.watcher {
+            descriptors.push(PollFd::from_borrowed_fd(watcher.as_fd(), PollFlags::IN));
+        }
+        // An interrupted wait is as good as one that has ended.
+        let _ = poll(&mut descriptors, Some(&timespec(pause)));
+    }
+}

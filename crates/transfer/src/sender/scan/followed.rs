@@ -1,0 +1,83 @@
+//! What has settled in sources that are followed: batches of names, each announced by a walk along the list of them
+//! from the source's root, until the following ends.
+
+use std::sync::Arc;
+
+use icdc_disk::tree::Stat;
+use icdc_session::SessionError;
+
+use super::super::listed::Listed;
+use super::super::settled::{Next, Queue, Settled};
+use super::super::sources::Root;
+use super::batch::Following;
+use super::children::{Children, Extent};
+use super::{Level, Scan};
+use crate::sender::source_version::version;
+
+impl Scan<'_> {
+    /// Announces what settles in the sources, until the following or the session ends.
+    pub(in crate::sender) fn follow(mut self, roots: &[(u32, Root)], queue: &Arc<Queue>) {
+        let over = self.executor.over.channel();
+        loop {
+            let (tree, batch) = match queue.next(over) {
+                Ok(Next::Announce(tree, batch)) => (tree, batch),
+                Ok(Next::End) => break,
+                Ok(Next::Over) => return,
+                Err(reason) => return self.executor.fail(SessionError::Local(reason)),
+            };
+            let root = roots.iter().find(|(number, _)| *number == tree);
+            let names: Vec<_> = batch.iter().map(|(name, _)| name.clone()).filter(|name| !name.is_empty()).collect();
+            self.listed = Some(Listed::given(names));
+            let (queue, batch) = (Arc::clone(queue), batch.into_iter().collect());
+            self.following = Some(Following { queue, batch, above_source: 0 });
+            let done = root.map_or(Some(()), |(number, root)| self.announce_settled(*number, root));
+            if let Some(Following { queue, batch, .. }) = self.following.take() {
+                if done.is_none() {
+                    return queue.give_back(batch.into_values().collect());
+                }
+                // Whatever is gone is found again where it is now; problems are told.
+                batch.into_values().for_each(|_| queue.durable());
+            }
+        }
+        self.end();
+    }
+
+    /// Announces the items of the batch, which are beneath this source. `None` when the session is over.
+    fn announce_settled(&mut self, number: u32, root: &Root) -> Option<()> {
+        if let Some(moving) = &mut self.moving {
+            moving.root = Some((root.directory.clone(), root.name.clone()));
+        }
+        (self.above_root, self.device, self.source) = (root.above_transfer_root(), root.stat.dev, number);
+        self.source_is_contents = root.name.is_none();
+        let path = root.source.name.clone();
+        if let Some(following) = &mut self.following {
+            following.above_source = if path.is_empty() { 0 } else { path.len() + 1 };
+        }
+        let inner = match &root.name {
+            None => Ok(root.directory.clone()),
+            Some(name) => root.directory.open_directory(name),
+        };
+        let opened = inner.and_then(|inner| Ok((inner.own_stat()?, inner)));
+        match opened {
+            Ok((stat, inner)) => self.enter(inner, path, &stat, Extent::Listed),
+            Err(error) => self.fail(path, error.to_string()),
+        }
+    }
+
+    /// Takes the item at this path out of the batch: it is about to be announced as it is now.
+    pub(super) fn take_followed(&mut self, path: &[u8], stat: &Stat) -> Option<Box<Settled>> {
+        let following = self.following.as_mut()?;
+        let mut settled = following.batch.remove(path.get(following.above_source..)?)?;
+        settled.version = u64::from_le_bytes(version(stat).first_chunk().copied().unwrap_or_default());
+        Some(Box::new(settled))
+    }
+
+    /// Takes the directory that was just announced out of the batch, if it is in it.
+    pub(super) fn note_followed_directory(&mut self, levels: &[Level]) {
+        let (Some(following), Some(level)) = (&mut self.following, levels.last()) else { return };
+        let Children::Named { above } = &level.children else { return };
+        if let Some(settled) = following.batch.remove(above) {
+            following.queue.directory_announced(settled);
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! What has settled in sources that are followed, between the thread that watches them and the session that announces
+//! it.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard};
+
+use crossbeam_channel::{Receiver, Sender, bounded, select};
+use icdc_protocol::listed::list_order;
+use icdc_session::sender::Counts;
+use icdc_units::Time;
+use icdc_watch::Place;
+use rustix::event::{EventfdFlags, eventfd};
+
+/// Most items that wait for a session: beyond, the walk pauses.
+const MOST_READY: usize = 1 << 16;
+/// Most items that are announced in one walk from the root.
+const BATCH: usize = 4096;
+/// Items after which a session ends at the next pause, and another begins: what both ends keep of a session stays
+/// bounded.
+const SESSION: u64 = 1 << 18;
+/// Most directories of a session that are kept, to be announced anew after a cut.
+const MOST_DIRECTORIES: usize = 1 << 16;
+
+/// An item that has settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settled {
+    pub(crate) place: Place,
+    pub(crate) is_directory: bool,
+    /// Time of its close, or from which on it was as it is.
+    pub(crate) since: Time,
+    /// Its version, as far as it is told from others.
+    pub(crate) version: u64,
+}
+
+/// What a session is to do next.
+pub(crate) enum Next {
+    /// Announce these items of the tree of this number, each with its path as lists name it, in the order of a scan.
+    Announce(u32, Vec<(Vec<u8>, Settled)>),
+    /// End: everything is announced, or another session is to go on.
+    End,
+    /// Nothing: the session is over.
+    Over,
+}
+
+/// What a session tells the watch thread of an item that it was given.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// It was changed while it was read, and settles again.
+    Changed(Settled),
+    /// It has failed, and is tried again when it changes or the tree is walked.
+    Failed(Settled),
+    /// It is durable.
+    Durable,
+    /// Directories are no longer known to be as they should.
+    DirectoriesLost,
+}
+
+/// Queue of settled items, which outlives sessions.
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    /// Wakes the session.
+    bell: Sender<()>,
+    heard: Receiver<()>,
+    /// Wakes the watch thread.
+    wake: OwnedFd,
+}
+
+#[derive(Default)]
+struct State {
+    ready: VecDeque<Settled>,
+    /// Number of items that a session has taken and that are neither durable nor given back.
+    taken: usize,
+    /// Directories that the present session was given.
+    directories: Vec<Settled>,
+    has_lost_directories: bool,
+    /// Number of items that the present session was given.
+    given: u64,
+    told: Vec<Told>,
+    /// Whether nothing more gets ready.
+    is_last: bool,
+    /// Whether the watch thread is to end.
+    stops: bool,
+    /// Reason why the following cannot go on.
+    failure: Option<String>,
+    /// Counts of the sessions that have ended before their work was done.
+    carried: Counts,
+}
+
+impl Queue {
+    pub(crate) fn new() -> io::Result<Self> {
+        let (bell, heard) = bounded(1);
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { state: Mutex::default(), bell, heard, wake })
+    }
+
+    // The watch thread.
+
+    /// Adds an item that has settled.
+    pub(crate) fn add(&self, settled: Settled) {
+        self.state().ready.push_back(settled);
+        let _ = self.bell.try_send(());
+    }
+
+    /// Whether so many items wait that a walk is to pause.
+    pub(crate) fn is_full(&self) -> bool {
+        self.state().ready.len() >= MOST_READY
+    }
+
+    /// Whether every item that was added is durable or has failed.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state();
+        state.ready.is_empty() && state.taken == 0
+    }
+
+    /// Takes what sessions have told.
+    pub(crate) fn take_told(&self) -> Vec<Told> {
+        let mut number = [0; 8];
+        let _ = rustix::io::read(&self.wake, &mut number);
+        std::mem::take(&mut self.state().told)
+    }
+
+    /// Nothing more is added.
+    pub(crate) fn end(&self) {
+        self.state().is_last = true;
+        let _ = self.bell.try_send(());
+    }
+
+    /// The following cannot go on.
+    pub(crate) fn fail(&self, reason: String) {
+        {
+            let mut state = self.state();
+            (state.failure, state.stops) = (Some(reason), true);
+        }
+        self.end();
+    }
+
+    /// Whether the watch thread is to end.
+    pub(crate) fn stops(&self) -> bool {
+        self.state().stops
+    }
+
+    /// Has the watch thread look what there is to do.
+    pub(crate) fn wake(&self) {
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    pub(crate) fn stop(&self) {
+        self.state().stops = true;
+        self.wake();
+    }
+
+    pub(crate) fn is_through(&self) -> bool {
+        let state = self.state();
+        state.is_last && state.ready.is_empty() && state.taken == 0
+    }
+
+    // Sessions.
+
+    /// Begins a session.
+    pub(crate) fn begin_session(&self) {
+        let mut state = self.state();
+        (state.given, state.has_lost_directories) = (0, false);
+        state.directories.clear();
+    }
+
+    /// Waits for the next items to be announced, until the session is `over`.
+    ///
+    /// # Errors
+    /// The reason why the following cannot go on.
+    pub(crate) fn next(&self, over: &Receiver<Infallible>) -> Result<Next, String> {
+        loop {
+            if let Some(next) = self.take()? {
+                return Ok(next);
+            }
+            select! {
+                recv(self.heard) -> _ => {}
+                recv(over) -> _ => return Ok(Next::Over),
+            }
+        }
+    }
+
+    fn take(&self) -> Result<Option<Next>, String> {
+        let mut state = self.state();
+        if let Some(first) = state.ready.front() {
+            let (tree, was_full) = (first.place.tree, state.ready.len() >= MOST_READY);
+            let of_tree = state.ready.iter().take(BATCH).take_while(|settled| settled.place.tree == tree).count();
+            let mut batch: Vec<_> = state.ready.drain(..of_tree).map(|settled| (settled.listed(), settled)).collect();
+            batch.sort_by(|(one, _), (other, _)| list_order(one, other));
+            // The later of two is newer, and a sort keeps their order.
+            batch.dedup_by(|(later, newer), (first, older)| {
+                let is_same = later == first;
+                if is_same {
+                    std::mem::swap(newer, older);
+                }
+                is_same
+            });
+            state.taken += batch.len();
+            state.given += batch.len() as u64;
+            drop(state);
+            if was_full {
+                self.wake();
+            }
+            return Ok(Some(Next::Announce(tree, batch)));
+        }
+        if let Some(reason) = &state.failure {
+            return Err(reason.clone());
+        }
+        let is_long = state.given >= SESSION && state.taken == 0;
+        Ok((state.is_last || is_long).then_some(Next::End))
+    }
+
+    /// Handles that an item is durable, or need not travel.
+    pub(crate) fn durable(&self) {
+        self.tell(Told::Durable);
+    }
+
+    /// Handles that an item was changed while it was read.
+    pub(crate) fn changed(&self, settled: Settled) {
+        self.tell(Told::Changed(settled));
+    }
+
+    /// Handles that an item has failed.
+    pub(crate) fn failed(&self, settled: Settled) {
+        self.tell(Told::Failed(settled));
+    }
+
+    fn tell(&self, told: Told) {
+        {
+            let mut state = self.state();
+            state.taken = state.taken.saturating_sub(1);
+            match told {
+                Told::Durable if state.taken > 0 => return,
+                told => state.told.push(told),
+            }
+        }
+        // A long session may end now.
+        let _ = self.bell.try_send(());
+        self.wake();
+    }
+
+    /// Keeps a directory that was announced, for the case of a cut.
+    pub(crate) fn directory_announced(&self, settled: Settled) {
+        let mut state = self.state();
+        state.taken = state.taken.saturating_sub(1);
+        if state.directories.len() < MOST_DIRECTORIES {
+            state.directories.push(settled);
+        } else {
+            state.has_lost_directories = true;
+        }
+    }
+
+    /// Keeps what a session has counted that has ended before its work was done.
+    pub(crate) fn carry(&self, counts: &Counts) {
+        self.state().carried.add(counts);
+    }
+
+    /// Takes what such sessions have counted.
+    pub(crate) fn take_carried(&self) -> Counts {
+        std::mem::take(&mut self.state().carried)
+    }
+
+    /// Ends a session before its work was done, which had not made these items durable.
+    pub(crate) fn give_back(&self, undone: Vec<Settled>) {
+        {
+            let mut state = self.state();
+            state.taken = state.taken.saturating_sub(undone.len());
+            undone.into_iter().rev().for_each(|settled| state.ready.push_front(settled));
+            let directories = std::mem::take(&mut state.directories);
+            directories.into_iter().rev().for_each(|settled| state.ready.push_front(settled));
+            if std::mem::take(&mut state.has_lost_directories) {
+                state.told.push(Told::DirectoriesLost);
+            }
+        }
+        let _ = self.bell.try_send(());
+        self.wake();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while settled items are passed on")
+    }
+}
+
+impl AsFd for Queue {
+    /// Readable when the watch thread has something to do.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+impl Settled {
+    /// Path of the item as lists name it: that of a directory by itself ends in a slash; empty for the root.
+    pub(crate) fn listed(&self) -> Vec<u8> {
+        let mut path = self.place.path.clone();
+        if self.is_directory && !path.is_empty() {
+            path.push(b'/');
+        }
+        path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settled(tree: u32, path: &str) -> Settled {
+        let (path, is_directory) = (path.trim_end_matches('/').as_bytes().to_vec(), path.ends_with('/'));
+        Settled { place: Place { tree, path }, is_directory, since: Time::ORIGIN, version: 0 }
+    }
+
+    fn names(next: Option<Next>) -> Vec<String> {
+        let Some(Next::Announce(_, batch)) = next else { panic!("nothing is to be announced") };
+        batch.into_iter().map(|(name, _)| String::from_utf8(name).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_batch_is_of_one_tree_in_the_order_of_a_scan_and_each_name_once() {
+        let queue = Queue::new().unwrap();
+        for path in ["b", "a/x", "a/", "b", "a.b"] {
+            queue.add(settled(1, path));
+        }
+        queue.add(settled(2, "c"));
+        assert_eq!(names(queue.take().unwrap()), ["a/", "a/x", "a.b", "b"]);
+        assert_eq!(names(queue.take().unwrap()), ["c"]);
+        assert!(queue.take().unwrap().is_none() && !queue.is_idle());
+        (0..5).for_each(|_| queue.durable());
+        assert!(queue.is_idle() && !queue.is_through());
+        queue.end();
+        assert!(matches!(queue.take(), Ok(Some(Next::End))) && queue.is_through());
+    }
+
+    #[test]
+    fn what_a_session_has_not_made_durable_is_given_to_the_next_one() {
+        let queue = Queue::new().unwrap();
+        queue.begin_session();
+        ["d/", "durable", "undone"].into_iter().for_each(|path| queue.add(settled(0, path)));
+        assert_eq!(names(queue.take().unwrap()).len(), 3);
+        queue.directory_announced(settled(0, "d/"));
+        queue.durable();
+        queue.add(settled(0, "later"));
+        queue.give_back(vec![settled(0, "undone")]);
+        queue.begin_session();
+        assert_eq!(names(queue.take().unwrap()), ["d/", "later", "undone"]);
+    }
+
+    #[test]
+    fn a_long_session_ends_at_a_pause_and_a_failure_behind_what_was_ready() {
+        let queue = Queue::new().unwrap();
+        queue.begin_session();
+        queue.state().given = SESSION - 1;
+        queue.add(settled(0, "last"));
+        assert_eq!(names(queue.take().unwrap()), ["last"]);
+        assert!(queue.take().unwrap().is_none(), "it is not durable");
+        queue.durable();
+        assert!(matches!(queue.take(), Ok(Some(Next::End))) && !queue.is_through());
+        queue.begin_session();
+        assert!(queue.take().unwrap().is_none(), "the next session goes on");
+        queue.add(settled(0, "x"));
+        queue.fail("gone".to_owned());
+        assert_eq!(names(queue.take().unwrap()), ["x"]);
+        assert!(queue.take().is_err_and(|reason| reason == "gone") && queue.stops());
+    }
+}

@@ -1,0 +1,43 @@
+//! Names in followed trees.
+
+/// A name in one of the trees that are followed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// Number of the tree.
+    pub tree: u32,
+    /// Path below the root of the tree; empty for the root.
+    pub path: Vec<u8>,
+}
+
+impl Place {
+    /// Place of the entry `name` of the directory here.
+    #[must_use]
+    pub fn entry(&self, name: &[u8]) -> Self {
+        let path = if self.path.is_empty() { name.to_vec() } else { [&self.path, name].join(&b'/') };
+        Self { tree: self.tree, path }
+    }
+
+    /// Whether this is `directory`, or a place beneath it.
+    #[must_use]
+    pub fn is_within(&self, directory: &Self) -> bool {
+        let Some(rest) = self.path.strip_prefix(directory.path.as_slice()) else { return false };
+        self.tree == directory.tree && (directory.path.is_empty() || rest.is_empty() || rest.starts_with(b"/"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beneath_a_directory_begins_with_its_path_and_a_slash() {
+        let place = |path: &str| Place { tree: 1, path: path.into() };
+        assert_eq!((place("").entry(b"a"), place("a").entry(b"b")), (place("a"), place("a/b")));
+        for (path, directory, expected) in
+            [("a/b", "a", true), ("a", "a", true), ("ab", "a", false), ("a", "", true), ("a", "a/b", false)]
+        {
+            assert_eq!(place(path).is_within(&place(directory)), expected, "{path} {directory}");
+        }
+        assert!(!Place { tree: 2, path: b"a/b".to_vec() }.is_within(&place("a")));
+    }
+}

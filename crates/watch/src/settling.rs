@@ -1,0 +1,302 @@
+//! When a file has settled: closed by its writer, or unchanged for long enough. Sans-I/O; all times are of a monotonic
+//! clock, so that a clock that is set changes nothing.
+//!
+//! ```text
+//!            created, written                  closed, moved here          due, examined: as it was
+//!  unknown ──────────────────► Open ──────────────────────────────► Quiet ─────────────────────────► Settled ──► unknown
+//!     │                         ▲            events were lost         ▲ │                               │ settle
+//!     └──── seen by a walk ─────┼─────────────────────────────────────┘ │ changed                       │
+//!                               └───────────── written ─────────────────┴───────────────────────────────┘
+//! ```
+//!
+//! | what was told last | when it is examined |
+//! |---|---|
+//! | closed after writing, or renamed to here | [`Delays::after_close`] later: it may be renamed or opened again yet |
+//! | the same, less than [`Delays::settle`] after it had settled | [`Delays::settle`] later: it is written in many parts |
+//! | seen by a walk | [`Delays::settle`] later, and settled if it has not changed in between |
+//! | created or written, and not closed | not at all: its writer has it open |
+//!
+//! Of names that are open when the tree is first walked nothing is known: they are quiet if they do not change. After
+//! lost events the same holds for all.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use icdc_units::{Span, Time};
+
+use crate::Place;
+
+/// Most names that are kept: those beyond are found by a walk.
+const MOST: usize = 1 << 18;
+
+/// Times for which a file has to be left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delays {
+    /// Time without a change after which a file has settled whose close was not seen.
+    pub settle: Span,
+    /// Time without a change after which a file has settled that was closed.
+    pub after_close: Span,
+}
+
+/// Result of examining a name that was due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It has settled.
+    Settled {
+        /// Time of its close, or of the first look at which it was as it is now.
+        since: Time,
+    },
+    /// It has changed, or something happened to it since, and is waited for.
+    Waits,
+    /// It is gone.
+    Gone,
+}
+
+/// Names of followed trees to which something happens, until they have settled.
+#[derive(Debug)]
+pub struct Settling {
+    delays: Delays,
+    stages: HashMap<Arc<Place>, Stage>,
+    /// Names that wait for a time.
+    timers: BTreeSet<(Time, Arc<Place>)>,
+    /// Number of names that are open.
+    open: usize,
+    /// Number of names that have settled and are kept.
+    settled: usize,
+    /// Whether names were not kept, because there are too many.
+    has_dropped: bool,
+}
+
+/// Stage of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its writer has it open.
+    Open,
+    /// Nothing has happened to it since.
+    Quiet {
+        since: Time,
+        /// Time at which it is due; `None` while it is examined.
+        until: Option<Time>,
+        known: Known,
+    },
+    /// It has settled; kept for a while, so that one that is written in many parts does not travel after each.
+    Settled { until: Time },
+}
+
+/// What is known of a quiet name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// Its writer has closed it: what it is now is complete.
+    Closed,
+    /// It was in this version when it was seen.
+    Version(u64),
+    /// Nothing: what happened to it was lost.
+    Nothing,
+}
+
+impl Stage {
+    fn timer(self) -> Option<Time> {
+        match self {
+            Self::Open => None,
+            Self::Quiet { until, .. } => until,
+            Self::Settled { until } => Some(until),
+        }
+    }
+}
+
+impl Settling {
+    /// No names, with these delays.
+    #[must_use]
+    pub fn new(delays: Delays) -> Self {
+        Self { delays, stages: HashMap::new(), timers: BTreeSet::new(), open: 0, settled: 0, has_dropped: false }
+    }
+
+    /// Handles that a file is made, or written to: its writer has it open.
+    pub fn written(&mut self, place: &Place) {
+        self.set(place, Stage::Open);
+    }
+
+    /// Handles that a writer has closed a file, or that a file which nobody writes was renamed to here.
+    pub fn closed(&mut self, now: Time, place: &Place) {
+        let is_recent = matches!(self.stages.get(place), Some(Stage::Settled { .. }));
+        let pause = if is_recent { self.delays.settle } else { self.delays.after_close };
+        self.set(place, Stage::Quiet { since: now, until: Some(now + pause), known: Known::Closed });
+    }
+
+    /// Handles that attributes of a file were changed.
+    pub fn touched(&mut self, now: Time, place: &Place) {
+        match self.stages.get(place) {
+            Some(Stage::Open) => {}
+            Some(Stage::Quiet { known: known @ (Known::Nothing | Known::Version(_)), .. }) => {
+                let (until, known) = (Some(now + self.delays.settle), *known);
+                self.set(place, Stage::Quiet { since: now, until, known });
+            }
+            Some(Stage::Quiet { known: Known::Closed, .. } | Stage::Settled { .. }) | None => self.closed(now, place),
+        }
+    }
+
+    /// Handles that a file was renamed: one that is open stays so.
+    pub fn moved(&mut self, now: Time, from: &Place, to: &Place) {
+        let was = self.remove(from);
+        match was {
+            Some(Stage::Open) => self.set(to, Stage::Open),
+            _ => self.closed(now, to),
+        }
+    }
+
+    /// Handles that a file has lost this name.
+    pub fn gone(&mut self, place: &Place) {
+        self.remove(place);
+    }
+
+    /// Forgets a directory and everything beneath it, which a walk finds again where it is now.
+    pub fn forget(&mut self, directory: &Place) {
+        let within: Vec<_> = self.stages.keys().filter(|place| place.is_within(directory)).cloned().collect();
+        for place in within {
+            self.remove(&place);
+        }
+    }
+
+    /// Handles a file that a walk has come to, in another version than the one that had settled.
+    pub fn seen(&mut self, now: Time, place: &Place, version: u64) {
+        match self.stages.get(place) {
+            // More is known of it.
+            Some(Stage::Open | Stage::Quiet { known: Known::Closed, .. }) => {}
+            Some(Stage::Quiet { known: Known::Version(seen), .. }) if *seen == version => {}
+            Some(Stage::Quiet { .. } | Stage::Settled { .. }) | None => self.wait_for_quiet(now, place, version),
+        }
+    }
+
+    /// Handles the loss of events: any file may have been written, closed or removed. The trees have to be walked anew.
+    pub fn lost(&mut self, now: Time) {
+        let until = Some(now + self.delays.settle);
+        let waiting = self.stages.iter().filter(|(_, stage)| !matches!(stage, Stage::Settled { .. }));
+        let waiting: Vec<_> = waiting.map(|(place, _)| Arc::clone(place)).collect();
+        for place in waiting {
+            self.set(&place, Stage::Quiet { since: now, until, known: Known::Nothing });
+        }
+    }
+
+    /// Makes what was closed by its writer due at once: nothing more is waited for.
+    pub fn hasten(&mut self, now: Time) {
+        let is_closed = |stage: &Stage| matches!(stage, Stage::Quiet { until: Some(_), known: Known::Closed, .. });
+        let closed: Vec<_> = self.stages.iter().filter(|(_, stage)| is_closed(stage)).collect();
+        let closed: Vec<_> = closed.into_iter().map(|(place, stage)| (Arc::clone(place), *stage)).collect();
+        for (place, stage) in closed {
+            if let Stage::Quiet { since, known, .. } = stage {
+                self.set(&place, Stage::Quiet { since, until: Some(now), known });
+            }
+        }
+    }
+
+    /// The next name that is due to be [examined](Self::examined); `None` if none is at `now`.
+    pub fn due(&mut self, now: Time) -> Option<Place> {
+        loop {
+            let (time, place) = self.timers.first().filter(|(time, _)| *time <= now).cloned()?;
+            match self.stages.get_mut(&place) {
+                Some(Stage::Quiet { until, .. }) => {
+                    *until = None;
+                    self.timers.remove(&(time, Arc::clone(&place)));
+                    return Some(Place::clone(&place));
+                }
+                _ => {
+                    self.remove(&place);
+                }
+            }
+        }
+    }
+
+    /// Time at which the next name is due; `None` if none is.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.timers.first().map(|(time, _)| *time)
+    }
+
+    /// Handles what was found at a name that was due: the version of the file, `None` for nothing.
+    pub fn examined(&mut self, now: Time, place: &Place, version: Option<u64>) -> Verdict {
+        let Some(version) = version else {
+            self.remove(place);
+            return Verdict::Gone;
+        };
+        match self.stages.get(place) {
+            Some(Stage::Quiet { since, until: None, known }) if *known == Known::Closed => {
+                self.settle(now, place, *since)
+            }
+            Some(Stage::Quiet { since, until: None, known }) if *known == Known::Version(version) => {
+                self.settle(now, place, *since)
+            }
+            Some(Stage::Quiet { until: None, .. }) => {
+                self.wait_for_quiet(now, place, version);
+                Verdict::Waits
+            }
+            _ => Verdict::Waits,
+        }
+    }
+
+    /// Number of names that are waited for, those that are open included.
+    #[must_use]
+    pub fn unsettled(&self) -> usize {
+        self.stages.len() - self.settled
+    }
+
+    /// Number of names that are open.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Names that are waited for, in no order.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        let waiting = self.stages.iter().filter(|(_, stage)| !matches!(stage, Stage::Settled { .. }));
+        waiting.map(|(place, _)| &**place)
+    }
+
+    /// Whether no more names are kept for now: a walk has to pause.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.stages.len() >= MOST / 2
+    }
+
+    /// Whether names were dropped since this was asked last: the trees have to be walked anew.
+    pub fn take_dropped(&mut self) -> bool {
+        std::mem::take(&mut self.has_dropped)
+    }
+
+    fn wait_for_quiet(&mut self, now: Time, place: &Place, version: u64) {
+        let until = Some(now + self.delays.settle);
+        self.set(place, Stage::Quiet { since: now, until, known: Known::Version(version) });
+    }
+
+    fn settle(&mut self, now: Time, place: &Place, since: Time) -> Verdict {
+        self.set(place, Stage::Settled { until: now + self.delays.settle });
+        Verdict::Settled { since }
+    }
+
+    fn set(&mut self, place: &Place, stage: Stage) {
+        let place = match self.stages.get_key_value(place) {
+            Some((place, _)) => Arc::clone(place),
+            None if self.stages.len() >= MOST => {
+                self.has_dropped = true;
+                return;
+            }
+            None => Arc::new(place.clone()),
+        };
+        self.remove(&place);
+        if let Some(time) = stage.timer() {
+            self.timers.insert((time, Arc::clone(&place)));
+        }
+        self.open += usize::from(stage == Stage::Open);
+        self.settled += usize::from(matches!(stage, Stage::Settled { .. }));
+        self.stages.insert(place, stage);
+    }
+
+    fn remove(&mut self, place: &Place) -> Option<Stage> {
+        let (place, stage) = self.stages.remove_entry(place)?;
+        if let Some(time) = stage.timer() {
+            self.timers.remove(&(time, place));
+        }
+        self.open -= usize::from(stage == Stage::Open);
+        self.settled -= usize::from(matches!(stage, Stage::Settled { .. }));
+        Some(stage)
+    }
+}
