@@ -48,6 +48,8 @@ fn usual_command_lines() {
         ("-anu src/ dst", "sync ARCHIVE --dry-run --update src/ dst"),
         ("-a --no-u -u --no-u src/ dst", "sync ARCHIVE src/ dst"),
         ("-ac src/ dst", "sync ARCHIVE --checksum src/ dst"),
+        ("-aK src/ dst", "sync ARCHIVE --keep-dirlinks src/ dst"),
+        ("-aK --dirlinks-into=/x src/ dst", "sync ARCHIVE --keep-dirlinks --dirlinks-into /x src/ dst"),
         ("-a --size-only --ignore-existing src/ dst", "sync ARCHIVE --size-only --ignore-existing src/ dst"),
         ("-a --ignore-non-existing src/ dst", "sync ARCHIVE --existing src/ dst"),
         ("-ax --mkpath src/ dst/x", "sync ARCHIVE --one-file-system --mkpath src/ dst/x"),
