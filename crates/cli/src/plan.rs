@@ -93,6 +93,8 @@ impl CopyPlan {
         options.retry_for = arguments.retry_for;
         options.marker = reporting::marker(&arguments.reporting)?;
         options.follow = following::options(&arguments.following, hosts)?;
+        // Each session goes to the place of the one before, and so does the next run.
+        options.receive.keeps_name |= options.follow.is_some();
         options.receipt = receipt(arguments.receipt.as_deref(), hosts)?;
         let output = Output {
             json: arguments.json,

@@ -77,7 +77,7 @@ fn present(reading: &mut Reading, tally: &Tally) {
     let round_trip = (sample.rtt_us > 0).then(|| ((), (sample.rtt_us as f64 / 1e6).into()));
     reading.gauge("icdc_copy_round_trip_time_seconds", "Smoothed round-trip time, if known", round_trip);
     let help = "Time between the close of the file that became durable last and that, if sources are followed";
-    reading.gauge("icdc_copy_lag_seconds", help, tally.lag.map(|lag| ((), lag.into())));
+    reading.gauge("icdc_copy_lag_seconds", help, [((), tally.lag.unwrap_or(0.0).into())]);
     let result = tally.ended.as_ref().map(|ended| ended.result);
     let all = std::iter::once(None).chain(RunResult::OF_COPIES.map(Some));
     let results = all.map(|of| ([("result", of.map_or("running", RunResult::word))], u64::from(of == result).into()));

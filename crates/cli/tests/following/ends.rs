@@ -14,10 +14,10 @@ fn it_ends_when_nothing_has_changed_for_a_while_and_a_second_run_sends_nothing()
         fs::write(source.join(format!("f{number}")), format!("{number}")).unwrap();
     }
     let options = ["--follow", "--settle", "100ms", "--idle", "500ms"];
-    let ended = routed.copy(&options, &["source"], "copy/").expect_code(0);
+    let ended = routed.copy(&options, &["source"], "copy").expect_code(0);
     assert_eq!(ended.number("files"), 20, "{ended}");
     assert_same(&source, &routed.path("copy/source"));
-    let again = routed.copy(&options, &["source"], "copy/").expect_code(0);
+    let again = routed.copy(&options, &["source"], "copy").expect_code(0);
     assert_eq!((again.number("files"), again.number("skipped")), (0, 20), "{again}");
     assert_eq!(again.number("bytes_sent"), 0, "{again}");
 }
