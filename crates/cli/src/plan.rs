@@ -9,6 +9,7 @@
 //! | `owners` | how owners are found at the destination |
 //! | `places` | sources and destinations that are not there |
 //! | `refusals` | options that are refused |
+//! | `stream` | standard input as the source, standard output as the destination |
 
 pub(crate) mod connection;
 mod ends;
@@ -17,6 +18,7 @@ pub(crate) mod output;
 mod owners;
 pub(crate) mod places;
 mod refusals;
+mod stream;
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -30,7 +32,7 @@ use icdc_transfer::NameList;
 
 use self::connection::connection;
 use self::ends::{receiving, sending, snapshot};
-use self::output::{Output, Progress, metrics, progress, result_file};
+use self::output::{Output, Progress, SummaryPlace, metrics, progress, result_file};
 use self::places::{missing_source, refuse_forgotten_colon};
 use self::refusals::{refuse_backups, refuse_directories, refuse_equality, refuse_mode_changes, refuse_without_effect};
 use crate::applies::Hosts;
@@ -52,8 +54,11 @@ impl CopyPlan {
         let is_of_plan = arguments.plan.is_some() || arguments.shard.0.is_none();
         ensure!(is_of_plan, "--shard is a part of a plan, and none is named: give --plan DIR as well");
         let (last, first) = arguments.places.split_last().context("name what to copy, and where to")?;
+        let input = stream::input(&arguments, first)?;
+        let first = if input.is_some() { &[] } else { first };
         let mut sources = first.iter().map(|source| Location::parse(source)).collect::<Result<Vec<_>, _>>()?;
         let destination = Location::parse(last)?;
+        let output = stream::output(&arguments, &sources, &destination)?;
         refuse_forgotten_colon(&destination)?;
         ensure!(
             sources.len() <= MAX_SOURCES,
@@ -90,6 +95,10 @@ impl CopyPlan {
         let send = SendOptions { listed: listing, owner_names, ..sending(&arguments, choice) };
         let mut options = connection(arguments.connection, arguments.streams.0, hosts)?;
         (options.send, options.receive, options.listed) = (send, receive, listed);
+        options.input = input;
+        if let Some(output) = output {
+            options = options.to_stream(output);
+        }
         options.retry_for = arguments.retry_for;
         options.marker = reporting::marker(&arguments.reporting)?;
         options.follow = following::options(&arguments.following, hosts)?;
@@ -107,7 +116,11 @@ impl CopyPlan {
             },
             report: arguments.report.as_deref().map(|path| result_file(path, "--report")).transpose()?,
             metrics: metrics(arguments.metrics, arguments.metrics_push, arguments.metrics_interval),
-            summary: !arguments.quiet,
+            summary: match (arguments.quiet, &options.output) {
+                (true, _) => SummaryPlace::None,
+                (false, None) => SummaryPlace::Output,
+                (false, Some(_)) => SummaryPlace::Errors,
+            },
         };
         Ok(Self { sources, destination, options, output, reporting: arguments.reporting })
     }
@@ -121,7 +134,7 @@ impl CopyPlan {
 
     /// This plan without a summary on standard output.
     pub(crate) fn quietly(mut self) -> Self {
-        self.output.summary = false;
+        self.output.summary = SummaryPlace::None;
         self
     }
 }

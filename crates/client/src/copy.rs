@@ -10,9 +10,11 @@ use icdc_disk::tree::Tree;
 use icdc_protocol::message::TransferId;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Privileges, clock};
+use icdc_transfer::receiver::Output;
 use icdc_transfer::sender::Follow;
 use icdc_transfer::{Account, EventSink, Notary, Summary, WithinHost, sender};
 use icdc_trust::Identity;
+use icdc_units::Span;
 
 use crate::between;
 use crate::connect::{ConnectError, Far, Need};
@@ -20,12 +22,14 @@ use crate::error::CopyError;
 use crate::location::Location;
 use crate::marking::Marked;
 use crate::options::CopyOptions;
+use crate::output::Beside;
 use crate::receipt::{OwnReceipt, ReceiptFile};
 use crate::runs::{PullRequest, PushRequest, PushedNames, PushedReceipt, PushedSigner, pull_over, push_over};
 use crate::sources::{paths_on_one_host, refuse_into_itself};
 use crate::transfer_id::new_transfer;
 
-/// Copies `sources` to `destination` and reports progress by `events`.
+/// Copies `sources`, or the [stream](CopyOptions::input) in place of them, to `destination` and reports
+/// progress by `events`.
 ///
 /// # Errors
 /// See [`CopyError`]; items that fail are no error but counted in [`Summary::errors`].
@@ -38,6 +42,18 @@ pub fn copy(
 ) -> Result<Summary, CopyError> {
     icdc_tcp::raise_descriptor_limit();
     sender::check_choice(&options.send.choice).map_err(|error| CopyError::Usage(error.to_string()))?;
+    let copied = dispatch(sources, destination, options, events, stop);
+    let has_stream = options.input.is_some() || options.output.is_some();
+    copied.map_err(|error| if has_stream { error.of_stream() } else { error })
+}
+
+fn dispatch(
+    sources: &[Location],
+    destination: &Location,
+    options: &CopyOptions,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Summary, CopyError> {
     let local: Option<Vec<Vec<u8>>> = sources.iter().map(local_path).collect();
     match (local, destination) {
         (Some(paths), Location::Local(destination)) => {
@@ -55,7 +71,10 @@ pub fn copy(
         (None, _) if options.selection.is_some() => {
             Err(CopyError::Usage("what is planned is copied from this host: its sources are local paths".into()))
         }
-        (None, Location::Local(destination)) => pull(sources, destination, options, events, stop),
+        (None, Location::Local(destination)) => match &options.output {
+            Some(output) => pull_to_output(sources, output, options, events, stop),
+            None => pull(sources, destination.as_os_str().as_bytes(), options, events, stop),
+        },
         (None, _) if options.receipt.is_some() => {
             Err(CopyError::Usage("--receipt is of a copy with one end on this host: run it on one of both".into()))
         }
@@ -86,13 +105,15 @@ fn push(
         transfer: new_transfer().map_err(CopyError::Failed)?,
         tree: &tree,
         paths,
+        input: options.input.as_ref(),
         selection: options.selection.as_ref(),
         listed: options.listed.as_ref().map_or(PushedNames::All, PushedNames::Listed),
         send: &options.send,
         privileges: &Privileges::own(),
         destination: far.path().to_vec(),
         receive: options.receive.clone(),
-        retry_for: options.retry_for,
+        // What was read of a stream cannot be read again.
+        retry_for: if options.input.is_some() { Span::ZERO } else { options.retry_for },
         account: &Account::new(clock::now()),
         receipt: options.receipt.as_ref().map(|file| PushedReceipt { file, signer }),
         follow: follow.as_ref(),
@@ -103,14 +124,14 @@ fn push(
 /// Copies `sources`, which are on one far end, to `destination` on this host.
 fn pull(
     sources: &[Location],
-    destination: &Path,
+    destination: &[u8],
     options: &CopyOptions,
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
     let Some(first) = sources.first() else { return Err(CopyError::Usage("no source is given".into())) };
     let paths = paths_on_one_host(sources, first)?;
-    refuse_within_copy(options.receipt.as_deref(), &[], Some(destination))?;
+    refuse_within_copy(options.receipt.as_deref(), &[], Some(Path::new(OsStr::from_bytes(destination))))?;
     let transfer = new_transfer().map_err(CopyError::Failed)?;
     let receipt = own_receipt(options, &transfer, first.to_string())?;
     let far = Far::open_for(Need::of_pull(options), first, options, events, stop);
@@ -121,13 +142,29 @@ fn pull(
         sources: &paths,
         listed: options.listed.as_ref(),
         send: &options.send,
-        destination: destination.as_os_str().as_bytes(),
+        destination,
         receive: &options.receive,
-        retry_for: options.retry_for,
+        output: options.output.as_ref(),
+        // What was written to a stream cannot be written again.
+        retry_for: if options.output.is_some() { Span::ZERO } else { options.retry_for },
         account: &Account::new(clock::now()),
         notary: receipt.as_ref().map(|receipt| receipt as &dyn Notary),
     };
     pull_over(&mut Marked::new(&mut far, options.marker.as_ref(), false), &order, events, stop)
+}
+
+/// Copies the only one of `sources`, a file on a far end, to `output`.
+fn pull_to_output(
+    sources: &[Location],
+    output: &Output,
+    options: &CopyOptions,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Summary, CopyError> {
+    let beside = Beside::new()?;
+    let summary = pull(sources, &beside.destination(), options, events, stop)?;
+    beside.complete(output, &summary)?;
+    Ok(summary)
 }
 
 /// Converts a connection error: to itself, or to [`CopyError::Interrupted`] after a request to
@@ -210,6 +247,7 @@ fn copy_here(
         transfer,
         tree: &tree,
         paths,
+        input: options.input.as_ref(),
         selection: options.selection.as_ref(),
         listed: options.listed.as_ref(),
         follow: follow.as_ref(),

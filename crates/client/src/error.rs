@@ -24,6 +24,9 @@ pub enum CopyError {
     /// The connection was lost and did not come back.
     #[error("{0}; run the same command again to go on from here")]
     Lost(String),
+    /// A copy from or to a stream was interrupted, or its connection lost.
+    #[error("{0}; a stream is not resumed: run all of the command again")]
+    StreamBroken(String),
     /// Any other failure that ended the run.
     #[error("{0}")]
     Failed(String),
@@ -37,8 +40,20 @@ impl CopyError {
             Self::Usage(_) => FailureKind::Unusable,
             Self::Connect(error) => error.into(),
             Self::Refused(refusal) => refusal.kind.into(),
-            Self::Interrupted | Self::Lost(_) => FailureKind::Interrupted,
+            Self::Interrupted | Self::Lost(_) | Self::StreamBroken(_) => FailureKind::Interrupted,
             Self::Failed(_) => FailureKind::Failed,
+        }
+    }
+}
+
+impl CopyError {
+    /// This error, of a copy from or to a stream.
+    #[must_use]
+    pub(crate) fn of_stream(self) -> Self {
+        match self {
+            Self::Interrupted => Self::StreamBroken("interrupted".to_owned()),
+            Self::Lost(reason) => Self::StreamBroken(reason),
+            other => other,
         }
     }
 }

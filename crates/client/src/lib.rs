@@ -35,6 +35,7 @@ mod look;
 mod marking;
 mod measure;
 mod options;
+mod output;
 mod pipeline;
 mod proxy;
 mod receipt;

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use icdc_protocol::Ports;
-use icdc_protocol::message::{ReceiveOptions, SendOptions};
+use icdc_protocol::message::{Preserve, ReceiveOptions, SendOptions};
 use icdc_scitags::Marker;
 use icdc_session::retry::RETRY_FOR;
 use icdc_tcp::{Egresses, Family};
 use icdc_transfer::NameList;
-use icdc_transfer::sender::FollowOptions;
+use icdc_transfer::receiver::Output;
 use icdc_transfer::sender::selection::Selection;
+use icdc_transfer::sender::{FollowOptions, Input};
 use icdc_units::Span;
 
 use crate::proxy::Proxy;
@@ -72,6 +73,10 @@ pub struct CopyOptions {
     /// Names below the only source that are copied; `None` for everything. `send.listed` is their
     /// digest.
     pub listed: Option<NameList>,
+    /// Stream that is copied in place of sources; `None` for sources that have paths.
+    pub input: Option<Input>,
+    /// Stream that takes the only file in place of the destination; `None` where files are written.
+    pub output: Option<Output>,
     /// Marks the data connections of this host for the networks (SciTags).
     pub marker: Option<Arc<Marker>>,
     /// File of the receipt; `None` if none is asked for.
@@ -85,6 +90,28 @@ impl CopyOptions {
     pub const REMOTE_ICDC: &'static str = "icdc";
     /// Default command that reaches a host.
     pub const SSH: &'static str = "ssh";
+
+    /// These options, with a stream in place of the destination: all bytes of a file arrive, and nothing else
+    /// of it.
+    #[must_use]
+    pub fn to_stream(mut self, output: Output) -> Self {
+        // Holes are zeros in a stream.
+        let preserve = Preserve {
+            mode: false,
+            times: false,
+            links: false,
+            owner: false,
+            xattr: false,
+            sparse: false,
+            acl: false,
+            specials: false,
+            security: false,
+        };
+        (self.send.preserve, self.receive.preserve) = (preserve, preserve);
+        (self.receive.resume, self.receive.whole_files) = (false, true);
+        self.output = Some(output);
+        self
+    }
 
     /// Default options, with the user's identity and known hosts in these files.
     #[must_use]
@@ -105,6 +132,8 @@ impl CopyOptions {
             retry_for: RETRY_FOR,
             selection: None,
             listed: None,
+            input: None,
+            output: None,
             marker: None,
             receipt: None,
             follow: None,
@@ -131,6 +160,8 @@ impl std::fmt::Debug for CopyOptions {
             .field("retry_for", &self.retry_for)
             .field("selection", &self.selection.is_some())
             .field("listed", &self.listed.is_some())
+            .field("input", &self.input)
+            .field("output", &self.output)
             .field("marker", &self.marker)
             .field("receipt", &self.receipt.as_ref().map(|receipt| receipt.path()))
             .field("follow", &self.follow)

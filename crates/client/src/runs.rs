@@ -13,8 +13,9 @@ use icdc_session::SessionError;
 use icdc_session::retry::Retry;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Privileges, clock};
+use icdc_transfer::receiver::Output;
 use icdc_transfer::sender::selection::Selection;
-use icdc_transfer::sender::{self, AskedList, Follow, SendingLink, Sources};
+use icdc_transfer::sender::{self, AskedList, Follow, Input, SendingLink, Sources};
 use icdc_transfer::{
     Account, Event, EventSink, FurtherLink, Joining, NameList, Notary, ReceiptSink, Run, Sample, Stage, Summary,
     receiver, summary,
@@ -44,6 +45,8 @@ pub struct PushRequest<'a> {
     pub tree: &'a Tree,
     /// Paths of the sources.
     pub paths: &'a [Vec<u8>],
+    /// Stream that is copied in place of sources; `None` for sources that have paths.
+    pub input: Option<&'a Input>,
     /// Part of the sources that is pushed; `None` for everything.
     pub selection: Option<&'a Arc<Selection>>,
     /// Names below the only source that are pushed.
@@ -160,7 +163,10 @@ pub fn push_over(
         );
         let making = ConnectionMaker { transfer: order.transfer, count, sending: true, events, stop };
         making.beside(connect, |joining| {
-            let found = sender::find_sources(order.tree, order.paths, order.send).selected(order.selection.cloned());
+            let found = match order.input {
+                Some(input) => Sources::stream(input.clone()),
+                None => sender::find_sources(order.tree, order.paths, order.send).selected(order.selection.cloned()),
+            };
             let receipt = order.receipt.map(|receipt| Arc::clone(receipt.file) as Arc<dyn ReceiptSink>);
             let found = found.with_receipt(receipt).needing(receive.needs_here());
             sender::run(link, joining, Follow::limit(order.follow, order.listed.limit(found)), order.send, run)
@@ -182,6 +188,8 @@ pub(crate) struct PullRequest<'a> {
     pub(crate) listed: Option<&'a NameList>,
     pub(crate) send: &'a SendOptions,
     pub(crate) destination: &'a [u8],
+    /// Stream that takes the only file in place of the destination; `None` where files are written.
+    pub(crate) output: Option<&'a Output>,
     pub(crate) receive: &'a ReceiveOptions,
     pub(crate) retry_for: Span,
     /// Totals of the run, over all its sessions.
@@ -222,6 +230,7 @@ pub(crate) fn pull_over(
                 asked: Some(sources),
                 listed: order.listed,
                 options: &receive,
+                output: order.output,
                 allowed: receiver::Allowed::default(),
                 peer: Features::NONE,
                 notary: order.notary,

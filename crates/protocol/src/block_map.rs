@@ -54,6 +54,24 @@ impl<V: Copy> BlockMap<V> {
         Self { size, count: 0, pages: BTreeMap::new() }
     }
 
+    /// Sets the file's size, which was not known before.
+    ///
+    /// # Errors
+    /// If a block is present that a file of this size does not have.
+    pub fn set_size(&mut self, size: u64) -> Result<(), BeyondEnd> {
+        let last = self.pages.iter().next_back().and_then(|(number, page)| {
+            let bit = page.present.checked_ilog2()?;
+            Some(number * PAGE_BLOCKS + bit)
+        });
+        match last.filter(|last| *last >= block_count(size)) {
+            Some(index) => Err(BeyondEnd { index, blocks: block_count(size) }),
+            None => {
+                self.size = size;
+                Ok(())
+            }
+        }
+    }
+
     /// The file's size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {

@@ -41,6 +41,20 @@ pub fn block_value(offset: u64, data: &[u8], file_size: u64) -> Digest {
     value_of_pieces(offset, std::iter::once(data), file_size)
 }
 
+/// Whether `data` has this value as the block at `offset` of a file whose size is not known: it is the
+/// file's digest if the first block is the only one.
+#[must_use]
+pub fn is_block(offset: u64, data: &[u8], value: &Digest) -> bool {
+    if data.is_empty() {
+        return false;
+    }
+    let mut hasher = Hasher::new();
+    hasher.set_input_offset(offset);
+    hasher.update(data);
+    let is_only = || offset == 0 && hasher.finalize().as_bytes() == value;
+    hasher.finalize_non_root() == *value || is_only()
+}
+
 /// [`block_value`] of a block of zeros, which has [`BLOCK_SIZE`] bytes or ends with the file.
 ///
 /// The value depends on the offset, so zeros cost as much to hash as data.
@@ -86,6 +100,11 @@ impl RootHasher {
     #[must_use]
     pub fn new(size: u64) -> Self {
         Self { blocks: block_count(size), pushed: 0, subtrees: Vec::new() }
+    }
+
+    /// Sets the file's size, which was not known before.
+    pub fn set_size(&mut self, size: u64) {
+        self.blocks = block_count(size);
     }
 
     /// Adds the value of the next block.
@@ -159,6 +178,9 @@ pub fn item(path: &[u8], entry: &Entry, first: Option<&Digest>, contents: Option
         }
         EntryKind::Directory => {
             hasher.update(b"d");
+        }
+        EntryKind::Stream => {
+            hasher.update(b"-");
         }
         EntryKind::Symlink { target } => field(hasher.update(b"l"), target),
         EntryKind::HardLink { .. } => {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! client → server   Request ─────────────► Accepted | Refused
-//! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Difference | Part | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
+//! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Difference | Part | Pack)*, (FileEnd | StreamEnd)*, DirEnd*, Totals, End, Goodbye
 //!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory), Removed* (of a move),
 //!                   OwnerNames* (of owners by name, ahead of the entries), NamesWanted* (of listed names),
 //!                   CandidateAnswer* (of a mirror), Holes* (for a Basis)
@@ -35,7 +35,7 @@ pub use crate::listing::{
 use crate::measure;
 pub use crate::mode_change::ModeChange;
 pub use crate::notice::{Notice, NoticeKind};
-pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
+pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp, ItemEnd, StreamEnd, Streamed};
 pub use crate::owners::{OwnerMapping, OwnerNames};
 pub use crate::receipt::ReceiptPart;
 pub use crate::renaming::{CandidateAnswer, CandidatePlace, Candidates};
@@ -136,8 +136,8 @@ pub enum Message {
     Left {
         /// Number of the connection, see [`Job::Join`].
         connection: u8,
-        /// Number of data frames (`Block`, `Difference`, `Part`, `Pack`, `FileEnd`) that the sender handed to the
-        /// connection, or that arrived over it at the receiver.
+        /// Number of data frames (`Block`, `Difference`, `Part`, `Pack`, `FileEnd`, `StreamEnd`) that the sender
+        /// handed to the connection, or that arrived over it at the receiver.
         frames: u64,
     },
 
@@ -237,6 +237,8 @@ pub enum Message {
         /// Numbers of the blocks.
         blocks: Vec<u32>,
     },
+    /// The sender has come to the end of a [`Stream`](EntryKind::Stream).
+    StreamEnd(StreamEnd),
 }
 
 impl Message {
@@ -244,7 +246,15 @@ impl Message {
     /// [`Message::Left`].
     #[must_use]
     pub fn is_data(&self) -> bool {
-        matches!(self, Self::Block(_) | Self::Difference(_) | Self::Part(_) | Self::Pack(_) | Self::FileEnd(_))
+        matches!(
+            self,
+            Self::Block(_)
+                | Self::Difference(_)
+                | Self::Part(_)
+                | Self::Pack(_)
+                | Self::FileEnd(_)
+                | Self::StreamEnd(_)
+        )
     }
 
     /// Name of the message's variant, for people.
@@ -304,6 +314,7 @@ impl Message {
             Self::Basis(_) => "Basis",
             Self::Difference(_) => "Difference",
             Self::Holes { .. } => "Holes",
+            Self::StreamEnd(_) => "StreamEnd",
         }
     }
 }
@@ -350,6 +361,16 @@ pub enum SourceKind {
     Directory,
     /// The contents of a directory (written with a trailing slash).
     Contents,
+    /// A stream without a name, which the destination names.
+    Stream,
+}
+
+impl SourceKind {
+    /// Whether it is a directory, of which any number of items may come.
+    #[must_use]
+    pub fn is_directory(self) -> bool {
+        matches!(self, Self::Directory | Self::Contents)
+    }
 }
 
 /// Parent of an entry.
@@ -422,6 +443,9 @@ pub enum EntryKind {
     /// A named pipe, a socket or a device node, for a receiver with [`Preserve::specials`]; device
     /// nodes only together with the owner.
     Special(Special),
+    /// A file whose length is known only when all of it has been read. Its blocks travel one by one,
+    /// all but the last of them whole, and then its [`StreamEnd`].
+    Stream,
 }
 
 /// Head of a block. The payload is the data of `ranges`; the gaps between them are zero.

@@ -24,7 +24,7 @@ use crate::measure;
 use crate::message::{
     BlockHeader, Bootstrap, CandidatePlace, Candidates, Congestion, ConnectBack, DeviceNumber, Entry, EntryKind,
     FarTask, Goodbye, Held, Job, Message, Notice, PackItem, Parent, Part, Problem, Refusal, Running, Source,
-    SourceKind, Wants,
+    SourceKind, Streamed, Wants,
 };
 use names::{path, xattrs};
 use rules::{Checked, require, text};
@@ -75,6 +75,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::FileEnd(end) => {
             ("FileEnd", end.outcome.as_ref().map_or_else(|given_up| text(&given_up.reason), |_| Ok(())))
         }
+        Message::StreamEnd(end) => ("StreamEnd", streamed(&end.streamed)),
         Message::Problem(problem) => ("Problem", self::problem(problem)),
         Message::Congestion(congestion) => ("Congestion", self::congestion(congestion)),
         Message::Goodbye(goodbye) => ("Goodbye", self::goodbye(goodbye)),
@@ -235,7 +236,7 @@ fn entry(entry: &Entry) -> Checked {
     }
     match &entry.kind {
         EntryKind::File { size, .. } => require(*size <= MAX_FILE_SIZE, "a file too large")?,
-        EntryKind::Directory => {}
+        EntryKind::Directory | EntryKind::Stream => {}
         EntryKind::Symlink { target } => {
             require(!target.is_empty(), "a symbolic link to nothing")?;
             path(target)?;
@@ -249,7 +250,7 @@ fn entry(entry: &Entry) -> Checked {
         }
     }
     require(entry.mode <= 0o7777, "mode bits beyond 7777")?;
-    require(entry.mtime_nanos < 1_000_000_000, "nanoseconds beyond a second")?;
+    nanos(entry.mtime_nanos)?;
     if let Some((user, group)) = entry.owner {
         // The kernel takes this number for "leave it as it is".
         require(user != u32::MAX && group != u32::MAX, "an owner that is not a user's or group's number")?;
@@ -257,12 +258,21 @@ fn entry(entry: &Entry) -> Checked {
     xattrs(&entry.xattrs)
 }
 
+fn streamed(streamed: &Streamed) -> Checked {
+    require(streamed.size <= MAX_FILE_SIZE, "a file too large")?;
+    nanos(streamed.mtime_nanos)
+}
+
+fn nanos(nanos: u32) -> Checked {
+    require(nanos < 1_000_000_000, "nanoseconds beyond a second")
+}
+
 fn sources(sources: &[Source]) -> Checked {
     require(!sources.is_empty(), "no source")?;
     require(sources.len() <= MAX_SOURCES, "too many sources")?;
     sources.iter().try_for_each(|Source { name, kind, .. }| {
         // What is placed without its name may lack one: `/` and `.` do.
-        let nameless = *kind == SourceKind::Contents && name.is_empty();
+        let nameless = matches!(kind, SourceKind::Contents | SourceKind::Stream) && name.is_empty();
         require(nameless || is_component(name), "a source name that is not one component of a path")
     })
 }

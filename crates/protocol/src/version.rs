@@ -180,6 +180,9 @@ impl Features {
     /// As a receiver, the end keeps symbolic links to directories and fills these
     /// ([`DirectoryLinks`](crate::message::DirectoryLinks)).
     pub const DIRECTORY_LINKS: Self = Self(1 << 13);
+    /// As a receiver, the end takes files whose length is known only at their end
+    /// ([`Stream`](crate::message::EntryKind::Stream)).
+    pub const STREAMS: Self = Self(1 << 14);
     /// The features of this release.
     pub const OURS: Self = Self(
         Self::DISKLESS.0
@@ -195,7 +198,8 @@ impl Features {
             | Self::CHANGES.0
             | Self::OWNER_NAMES.0
             | Self::DIFFERENCES.0
-            | Self::DIRECTORY_LINKS.0,
+            | Self::DIRECTORY_LINKS.0
+            | Self::STREAMS.0,
     );
 
     /// The set of these bits, whatever they mean.
@@ -247,6 +251,10 @@ impl Features {
             ),
             (Self::LISTING, "the far end cannot list what is there; upgrade icdc there"),
             (Self::SNAPSHOT, "the far end cannot make snapshots; upgrade icdc there, or copy without --snapshot"),
+            (
+                Self::STREAMS,
+                "the far end cannot take a stream of unknown length; upgrade icdc there, or write it to a file and copy that",
+            ),
             (Self::CHANGES, "the far end cannot make, remove and rename items; upgrade icdc there"),
             (
                 Self::DIRECTORY_LINKS,

@@ -3,7 +3,7 @@
 use blake3::hazmat::{Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
 use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset};
 use icdc_protocol::digest::{
-    RootHasher, TreeHasher, block_value, first_name, item, root, sparse_map, zero_block_value,
+    RootHasher, TreeHasher, block_value, first_name, is_block, item, root, sparse_map, zero_block_value,
 };
 use icdc_protocol::message::*;
 use icdc_protocol::{BLOCK_SIZE, Digest};
@@ -37,6 +37,24 @@ fn files_of_any_length_have_their_standard_digest() {
         let standard = blake3::hash(&file);
         assert_eq!(root(size as u64, &values(&file)), Some(*standard.as_bytes()), "{size} bytes");
         assert_eq!(standard.to_hex().as_str(), text, "{size} bytes");
+    }
+}
+
+#[test]
+fn blocks_are_known_and_make_a_file_before_its_size_is_known() {
+    for size in [2, 1024, BLOCK_SIZE - 1, BLOCK_SIZE, BLOCK_SIZE + 1, 2 * BLOCK_SIZE, 3 * BLOCK_SIZE + 5] {
+        let file = contents(size);
+        let values = values(&file);
+        let mut hasher = RootHasher::new(icdc_protocol::limits::MAX_FILE_SIZE);
+        for ((index, block), value) in (0..).zip(file.chunks(BLOCK_SIZE)).zip(&values) {
+            assert!(is_block(block_offset(index), block, value), "{size} bytes, block {index}");
+            assert!(!is_block(block_offset(index + 1), block, value), "{size} bytes, block {index} elsewhere");
+            assert!(!is_block(block_offset(index), &block[1..], value), "{size} bytes, block {index} cut");
+            hasher.push(*value);
+        }
+        assert_eq!(hasher.clone().finish(), None, "{size} bytes: it is not of the greatest size");
+        hasher.set_size(size as u64);
+        assert_eq!(hasher.finish(), Some(*blake3::hash(&file).as_bytes()), "{size} bytes");
     }
 }
 
@@ -175,6 +193,7 @@ fn items_that_differ_in_anything_preserved_have_different_digests() {
         changed(|entry| entry.owner = Some((0, 1))),
         changed(|entry| entry.kind = EntryKind::Directory),
         changed(|entry| entry.kind = EntryKind::Symlink { target: b"a".to_vec() }),
+        changed(|entry| entry.kind = EntryKind::Stream),
         changed(|entry| entry.kind = EntryKind::Special(Special::Pipe)),
         changed(|entry| entry.kind = EntryKind::Special(Special::Socket)),
         changed(|entry| entry.kind = EntryKind::Special(Special::BlockDevice(DeviceNumber { major: 1, minor: 2 }))),

@@ -22,13 +22,14 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
-        ("Entries", "ee102dd0"),
+        ("Entries", "eca8cf75"),
         ("Block", "5d599d8e"),
         ("Difference", "07d64479"),
         ("Holes", "6a1731f9"),
         ("Part", "326d24e2"),
         ("Pack", "5acc7aac"),
         ("FileEnd", "1b4b3a62"),
+        ("StreamEnd", "d9f56906"),
         ("LeftOut", "29d2571d"),
         ("NamesWanted", "aa940156"),
         ("OwnerNames", "6b4de619"),
@@ -381,6 +382,11 @@ fn from_sender() -> Vec<Message> {
         end(Ok(FileDigest::Blake3([1; 32]))),
         end(Ok(FileDigest::SparseMap([2; 32]))),
         end(Err(given_up)),
+        Message::StreamEnd(StreamEnd {
+            id: 302,
+            digest: [3; 32],
+            streamed: Streamed { size: 1 << 33, mtime_seconds: -2, mtime_nanos: 999_999_999 },
+        }),
         Message::LeftOut { directory: 200, what: LeftOut::Names(vec![b"x.tmp".to_vec()]) },
         Message::LeftOut { directory: 200, what: LeftOut::Unread },
         Message::NamesWanted { pass: 3 },
@@ -427,6 +433,7 @@ fn entries() -> Vec<Entry> {
         entry(15, b"socket", Parent::Directory(10), EntryKind::Special(Special::Socket)),
         entry(16, b"disk", Parent::Directory(10), EntryKind::Special(Special::BlockDevice(device))),
         entry(17, b"null", Parent::Directory(10), EntryKind::Special(Special::CharacterDevice(device))),
+        entry(18, b"", Parent::Source(2), EntryKind::Stream),
     ]
 }
 

@@ -89,6 +89,25 @@ fn equal_holes_are_filled_only_as_far_as_needed() {
 }
 
 #[test]
+fn a_file_may_have_any_size_that_its_blocks_reach_not_beyond() {
+    let whole = BLOCK_SIZE as u64;
+    for last in [0, 63, 64, 200] {
+        let mut map = BlockMap::new(MAX_FILE_SIZE);
+        for index in 0..=last {
+            map.insert(index, digest(index)).unwrap();
+        }
+        let end = u64::from(last + 1) * whole;
+        assert!(map.set_size(end - whole).is_err() && map.set_size(0).is_err(), "{last}");
+        assert_eq!(map.size(), MAX_FILE_SIZE, "an error changes nothing");
+        for size in [end + whole, end, end - whole + 1] {
+            assert_eq!(map.set_size(size), Ok(()), "{last}");
+            assert_eq!((map.size(), map.is_complete()), (size, size <= end), "{last}");
+        }
+    }
+    assert_eq!(BlockMap::<Digest>::new(MAX_FILE_SIZE).set_size(0), Ok(()));
+}
+
+#[test]
 fn the_largest_file_has_its_blocks_and_an_empty_one_none() {
     assert_eq!(block_count(MAX_FILE_SIZE), u32::MAX);
     let last = u32::MAX - 1;

@@ -112,6 +112,7 @@ fn unknown_features_mean_nothing() {
         Features::OWNER_NAMES,
         Features::DIFFERENCES,
         Features::DIRECTORY_LINKS,
+        Features::STREAMS,
     ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);
     let preserve = Preserve { specials: true, ..Preserve::default() };

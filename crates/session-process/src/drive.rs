@@ -222,6 +222,7 @@ impl ClientLink {
             transfer,
             tree: &tree,
             paths: &paths,
+            input: None,
             selection: None,
             listed: if send.listed.is_some() { PushedNames::Asked(&ask) } else { PushedNames::All },
             send: &send,

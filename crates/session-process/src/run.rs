@@ -161,6 +161,7 @@ fn receive(
         asked: None,
         listed: None,
         options,
+        output: None,
         allowed: rights.allowed(),
         peer,
         notary: options.receipt.then_some(notary),

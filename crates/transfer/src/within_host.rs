@@ -18,7 +18,7 @@ use crate::name_list::NameList;
 use crate::receipt::Notary;
 use crate::run::Run;
 use crate::sender::selection::Selection;
-use crate::sender::{Follow, SendingLink, Sent};
+use crate::sender::{Follow, Input, SendingLink, Sent, Sources};
 use crate::stage_thread::{local, try_start};
 use crate::{clock, receiver, sender, summary};
 
@@ -30,6 +30,8 @@ pub struct WithinHost<'a> {
     pub tree: &'a Tree,
     /// The sources, as the user wrote them.
     pub paths: &'a [Vec<u8>],
+    /// Stream that is copied in place of sources; `None` for sources that have paths.
+    pub input: Option<&'a Input>,
     /// Part of the sources that is copied; `None` for everything.
     pub selection: Option<&'a Arc<Selection>>,
     /// Names below the only source that are copied; `None` for everything.
@@ -68,7 +70,8 @@ impl WithinHost<'_> {
         let nobody = Joining { joined: &nobody, wanted: None };
         // The sender reports everything.
         let silent: EventSink = Arc::new(|_| {});
-        let &Self { transfer, tree, paths, selection, listed, follow, destination, send, receive, notary } = self;
+        let &Self { transfer, tree, paths, input, selection, listed, follow, destination, send, receive, notary } =
+            self;
         let order = receiver::ReceiveRequest {
             transfer,
             tree,
@@ -76,6 +79,7 @@ impl WithinHost<'_> {
             asked: None,
             listed: None,
             options: receive,
+            output: None,
             allowed: receiver::Allowed::default(),
             // Reading the file that is replaced costs more here than writing what is equal.
             peer: Features::OURS.without(Features::DIFFERENCES),
@@ -87,7 +91,10 @@ impl WithinHost<'_> {
         let received = Run { account: &receiving, events: &silent, stop: &never_asked };
         std::thread::scope(|scope| {
             try_start(scope, "receiver", || receiver::run(far, nobody, &order, received)).map_err(local)?;
-            let found = sender::find_sources(tree, paths, send).selected(selection.cloned()).listed(listed.cloned());
+            let found = match input {
+                Some(input) => Sources::stream(input.clone()),
+                None => sender::find_sources(tree, paths, send).selected(selection.cloned()).listed(listed.cloned()),
+            };
             let link = SendingLink { link: near, tuned: None, peer: Features::OURS, privileges: Privileges::own() };
             sender::run(link, nobody, Follow::limit(follow, found), send, run)
         })

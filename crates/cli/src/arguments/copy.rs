@@ -29,6 +29,8 @@ const EXACT: &str = "exact";
         SRC/ with a trailing slash copies the contents of a directory; SRC copies the directory itself. If DST is an \
         existing directory or ends in a slash, each source keeps its own name in DST. Otherwise, a single source gets \
         the name DST.\n\n\
+        SRC - is standard input, DST - is standard output: data goes from or to another program, and no file is between. \
+        A file of this name is ./-.\n\n\
         Each file appears under its final name only when it is complete and durable. To resume an interrupted copy, run \
         the same command again.",
     after_long_help = concat!(
@@ -54,6 +56,8 @@ const EXACT: &str = "exact";
         "  icdc copy --include '*.nc' --include '*/' --exclude '*' --newer-than 7d run7 far.example.org:\n",
         "  icdc copy --follow --final shot.done shot7 far.example.org:/srv/shots/\n",
         "  icdc copy --metrics /var/lib/prometheus/node-exporter/run7.prom run7 far.example.org:\n",
+        "  tar c run7 | icdc copy - far.example.org:run7.tar\n",
+        "  icdc copy far.example.org:run7.tar - | tar x\n",
         "  icdc copy --json a.example.org:run7 b.example.org:/srv/ | tail -n 1\n",
         "  icdc copy --ssh 'ssh -p 2222 -i key' --send-self --port 5000-5010 run7 far.example.org:\n",
     )

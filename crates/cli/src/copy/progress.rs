@@ -272,17 +272,22 @@ impl Meter {
         let Some(sample) = &self.last else {
             return ["connecting".into(), String::new(), String::new()];
         };
-        let (done, total) = (size(sample.bytes_done), size(sample.bytes_total));
-        let share = (self.share() * 100.0).floor();
+        let more = if self.scan_complete { "" } else { "+" };
+        // Of a stream nobody knows the total.
+        let done = if sample.bytes_done > sample.bytes_total {
+            size(sample.bytes_done)
+        } else {
+            let share = (self.share() * 100.0).floor();
+            format!("{share:>3.0}%  {} of {}{more}", size(sample.bytes_done), size(sample.bytes_total))
+        };
         let silent = sample.silent_ms as f64 / 1e3;
         let round_trip = sample.rtt_us as f64 / 1e6;
         if silent > SILENT.max(2.0 * round_trip) {
-            let words = format!("{share:>3.0}%  {done} of {total}  no answer for {silent:.0} s");
+            let words = format!("{done}  no answer for {silent:.0} s");
             return [words, String::new(), String::new()];
         }
-        let more = if self.scan_complete { "" } else { "+" };
         if let Some(awaited) = &self.awaited {
-            return [format!("{share:>3.0}%  {done} of {total}{more}  {awaited}"), String::new(), String::new()];
+            return [format!("{done}  {awaited}"), String::new(), String::new()];
         }
         if let Some(lag) = self.lag.filter(|_| !self.scan_complete && sample.bytes_done == sample.bytes_total) {
             let words = format!("following  {done} in {} files  last {lag:.1} s after its close", sample.files_done);
@@ -295,7 +300,7 @@ impl Meter {
             0 | 1 => String::new(),
             files => format!("{} of {files}{more} files", sample.files_done),
         };
-        let words = format!("{share:>3.0}%  {done} of {total}{more}  {}{left}", megabits(self.rate() as u64));
+        let words = format!("{done}  {}{left}", megabits(self.rate() as u64));
         [words, files, format!("limited by {}", limit(self.limiting().name(), sample.max_rate_bps))]
     }
 }

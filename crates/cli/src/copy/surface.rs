@@ -17,7 +17,7 @@ use crate::copy::progress::View;
 use crate::copy::recorder::Recorder;
 use crate::copy::tally::Tally;
 use crate::copy::{metrics, summary};
-use crate::plan::output::Output;
+use crate::plan::output::{Output, SummaryPlace};
 
 /// A process with this number that was started so many seconds ago, in parentheses; empty where
 /// neither is known.
@@ -40,7 +40,7 @@ pub(crate) struct Surface {
     dry_run: bool,
     verbose: bool,
     quiet: bool,
-    summary: bool,
+    summary: SummaryPlace,
     /// The destination, and the host that it is on.
     destination: String,
     location: Location,
@@ -67,7 +67,11 @@ impl Surface {
             failures: Failures::default(),
         };
         let &Output { json, dry_run, verbose, quiet, summary, .. } = output;
-        let (destination, location) = (summary::place(destination), destination.clone());
+        let place = match summary {
+            SummaryPlace::Errors => "standard output".to_owned(),
+            SummaryPlace::None | SummaryPlace::Output => summary::place(destination),
+        };
+        let (destination, location) = (place, destination.clone());
         Self { console, json, dry_run, verbose, quiet, summary, destination, location, state: Mutex::new(state) }
     }
 
@@ -121,9 +125,14 @@ impl Surface {
                 let Tally { would_send, renamed, deleted, removed, .. } = &state.tally;
                 self.console.result(&summary::dry_run(*would_send, *renamed, *deleted, *removed));
             }
-        } else if self.summary && (ending.reason.is_none() || failed.is_some() && ending.summary.seconds > 0.0) {
+        } else if self.summary != SummaryPlace::None
+            && (ending.reason.is_none() || failed.is_some() && ending.summary.seconds > 0.0)
+        {
             for line in summary::lines(&ending.summary, &self.destination, ending.reason.is_none()) {
-                self.console.result(&line);
+                match self.summary {
+                    SummaryPlace::Errors => self.console.print(&format!("{line}\n")),
+                    SummaryPlace::None | SummaryPlace::Output => self.console.result(&line),
+                }
             }
         }
         self.console.flush();

@@ -20,8 +20,18 @@ pub(crate) struct Output {
     pub(crate) progress: Progress,
     pub(crate) report: Option<ResultFile>,
     pub(crate) metrics: Option<MetricsOutput>,
-    /// The end of the run is told on standard output.
-    pub(crate) summary: bool,
+    pub(crate) summary: SummaryPlace,
+}
+
+/// Place of the summary of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SummaryPlace {
+    /// There is none.
+    None,
+    /// Standard output.
+    Output,
+    /// Standard error: standard output has the data.
+    Errors,
 }
 
 /// Form in which progress is shown.

@@ -48,6 +48,7 @@ mod running;
 mod semantics;
 mod snapshots;
 mod specials;
+mod streams;
 #[path = "../support/mod.rs"]
 mod support;
 mod told;

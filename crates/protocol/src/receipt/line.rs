@@ -114,6 +114,7 @@ impl Line {
             EntryKind::HardLink { size, .. } => (Kind::HardLink, *size, None),
             EntryKind::Directory => (Kind::Directory, 0, None),
             EntryKind::Special(_) => (Kind::Special, 0, None),
+            EntryKind::Stream => (Kind::File, 0, None),
             EntryKind::Symlink { target } => {
                 let known = (status != Status::Kept).then(|| FileDigest::Blake3(*blake3::hash(target).as_bytes()));
                 (Kind::Symlink, target.len() as u64, known)

@@ -39,6 +39,13 @@ fn features() -> impl Strategy<Value = Features> {
     any::<u64>().prop_map(Features::from_bits)
 }
 
+fn stream_end() -> impl Strategy<Value = StreamEnd> {
+    let time = (any::<i64>(), 0_u32..1_000_000_000);
+    (any::<u32>(), any::<Digest>(), 0..=MAX_FILE_SIZE, time).prop_map(|(id, digest, size, (seconds, nanos))| {
+        StreamEnd { id, digest, streamed: Streamed { size, mtime_seconds: seconds, mtime_nanos: nanos } }
+    })
+}
+
 fn from_sender() -> impl Strategy<Value = Message> {
     let given_up = (text(), any::<bool>()).prop_map(|(reason, same_version)| GivenUp { reason, same_version });
     let end = (any::<u32>(), any::<u32>(), prop_oneof![digest().prop_map(Ok), given_up.prop_map(Err)]);
@@ -48,6 +55,7 @@ fn from_sender() -> impl Strategy<Value = Message> {
         begin().prop_map(|begin| Message::Sources(begin.sources)),
         entries().prop_map(Message::Entries),
         end.prop_map(|(id, blocks, outcome)| Message::FileEnd(FileEnd { id, blocks, outcome })),
+        stream_end().prop_map(Message::StreamEnd),
         any::<u32>().prop_map(|id| Message::DirEnd { id }),
         any::<u32>().prop_map(|pass| Message::NamesWanted { pass }),
         owner_names().prop_map(Message::OwnerNames),
@@ -648,7 +656,8 @@ fn begin() -> impl Strategy<Value = Begin> {
     let named = (component(), prop_oneof![Just(SourceKind::Item), Just(SourceKind::Directory)]);
     let contents = (prop_oneof![Just(Vec::new()), component()], Just(SourceKind::Contents));
     let identity = proptest::option::of(any::<[u8; 16]>());
-    let source = (prop_oneof![named, contents], identity);
+    let stream = (Just(Vec::new()), Just(SourceKind::Stream));
+    let source = (prop_oneof![named, contents, stream], identity);
     let source = source.prop_map(|((name, kind), identity)| Source { name, kind, identity });
     (any::<Digest>(), vec(source, 1..10)).prop_map(|(job, sources)| Begin { job, sources })
 }
@@ -706,6 +715,7 @@ fn entry_kind() -> impl Strategy<Value = EntryKind> {
         vec(1_u8..=255, 1..300).prop_map(|target| EntryKind::Symlink { target }),
         link.prop_map(|(to, size, version, sparse)| EntryKind::HardLink { to, size, version, sparse }),
         special().prop_map(EntryKind::Special),
+        Just(EntryKind::Stream),
     ]
 }
 

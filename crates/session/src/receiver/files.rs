@@ -22,20 +22,22 @@ mod digests;
 mod expected;
 mod file;
 mod receiving;
+mod size;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use icdc_protocol::message::{Digest, EntryId, FileEnd, GivenUp};
-use icdc_units::Time;
+use icdc_protocol::message::{Digest, EntryId, FileEnd, GivenUp, ItemEnd};
+use icdc_units::{ByteCount, Time};
 
 use crate::failure::Failure;
 pub use action::{Action, Contents, Loss, Read};
 pub use blocks::CHECKPOINT;
 use context::Context;
 pub use digests::digest_like;
-pub use expected::{Expected, Opened};
+pub use expected::{Expected, Length, Opened};
 use file::File;
+use receiving::End;
 
 /// The large files of one session.
 #[derive(Debug)]
@@ -65,6 +67,12 @@ impl<B> Files<B> {
         self.with(id, |file, context| file.on_block(index, value, block, context));
     }
 
+    /// Handles that the next block of a stream has this length, which is less than that of a whole one:
+    /// it is the last.
+    pub fn on_last_of_stream(&mut self, id: EntryId, index: u32, length: ByteCount) {
+        self.with(id, |file, context| file.on_last_of_stream(index, length, context));
+    }
+
     /// Handles a difference to the file at the destination that has arrived, and from which the block
     /// cannot be put together: that file has changed meanwhile.
     pub fn on_outdated(&mut self, id: EntryId, index: u32) {
@@ -72,13 +80,19 @@ impl<B> Files<B> {
     }
 
     /// Handles the sender's end of an item: all of it has been sent, or it is given up.
-    pub fn on_end(&mut self, end: FileEnd) {
-        if !self.files.contains_key(&end.id) {
+    pub fn on_end(&mut self, end: impl Into<ItemEnd>) {
+        let end = end.into();
+        if !self.files.contains_key(&end.id()) {
             return self.context.push(Action::Foreign(end));
         }
-        let FileEnd { id, blocks, outcome } = end;
+        let FileEnd { id, blocks, outcome } = match end {
+            ItemEnd::File(end) => end,
+            ItemEnd::Stream(end) => {
+                return self.with(end.id, |file, context| file.on_stream_end(end.streamed, end.digest, context));
+            }
+        };
         self.with(id, |file, context| match outcome {
-            Ok(digest) => file.on_end(blocks, digest, context),
+            Ok(digest) => file.on_end(End { blocks, digest }, context),
             Err(GivenUp { reason, same_version: true }) => file.give_up(Failure::Passing(reason).into(), context),
             Err(GivenUp { reason, same_version: false }) => file.give_up(Failure::Final(reason).into(), context),
         });

@@ -31,11 +31,16 @@ pub enum Action {
         /// Whether its blocks are read only as a [`ReadDescribed`](Self::ReadDescribed) asks.
         described: bool,
     },
+    /// Read a stream to its end and send its blocks in order, then
+    /// [`on_stream_ended`](super::Sender::on_stream_ended); or
+    /// [`on_unreadable`](super::Sender::on_unreadable) where it cannot be read to its end.
+    ReadStream(EntryId),
     /// Read and send the next blocks of a large file, those that are described as their
     /// differences: up to the last of them, or with `complete` to the end of the file. Then
     /// [`on_description_read`](super::Sender::on_description_read).
     ReadDescribed(Basis),
-    /// Read one block of a large file once more and send it.
+    /// Read one block of a large file once more and send it; or
+    /// [`on_unreadable`](super::Sender::on_unreadable) for a stream, which is read only once.
     ReadAgain {
         /// Id of the file.
         id: EntryId,

@@ -137,6 +137,7 @@ impl Debt {
             Message::Part(part) => Some(Self::Block { id: part.id, index: part.index }),
             Message::Pack(items) => Some(Self::Pack(items.iter().map(|item| item.id).collect())),
             Message::FileEnd(end) => Some(Self::End(end.id)),
+            Message::StreamEnd(end) => Some(Self::End(end.id)),
             _ => None,
         }
     }

@@ -10,7 +10,8 @@ use icdc_protocol::block_map::{BlockMap, block_count};
 use icdc_protocol::digest::{self, TreeHasher};
 use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{
-    Basis, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Kept, Parent, Totals,
+    Basis, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, ItemEnd, Kept, Parent, StreamEnd, Streamed,
+    Totals,
 };
 use icdc_units::ByteCount;
 
@@ -91,10 +92,18 @@ impl Item {
     pub fn size(&self) -> ByteCount {
         match self.entry.kind {
             EntryKind::File { size, .. } => ByteCount::new(size),
-            EntryKind::Directory | EntryKind::Symlink { .. } | EntryKind::HardLink { .. } | EntryKind::Special(_) => {
-                ByteCount::ZERO
-            }
+            EntryKind::Directory
+            | EntryKind::Symlink { .. }
+            | EntryKind::HardLink { .. }
+            | EntryKind::Special(_)
+            | EntryKind::Stream => ByteCount::ZERO,
         }
+    }
+
+    /// Whether the item has contents: a regular file, or a stream that becomes one.
+    #[must_use]
+    pub fn has_contents(&self) -> bool {
+        self.is_file() || self.entry.kind == EntryKind::Stream
     }
 
     /// Whether the item is a regular file.
@@ -109,6 +118,8 @@ impl Item {
 pub struct Counts {
     /// Totals of the scan.
     pub totals: Totals,
+    /// Number of streams that have not ended: the totals lack them.
+    pub open_streams: u64,
     /// Number of files that are published.
     pub files_done: u64,
     /// Sum of the sizes of the published files, in bytes.
@@ -165,12 +176,19 @@ impl Counts {
         self.taken_over_bytes += other.taken_over_bytes;
     }
 
+    /// The totals, which are complete when the scan is and every stream has ended.
+    #[must_use]
+    pub fn known_totals(&self) -> Totals {
+        Totals { complete: self.totals.complete && self.open_streams == 0, ..self.totals }
+    }
+
     /// Total payload to be sent, as far as the receiver has requested it; `None` until the scan is
-    /// complete.
+    /// complete and every stream has ended.
     #[must_use]
     pub fn to_send(&self) -> Option<ByteCount> {
         let has = self.resumed_bytes + self.unchanged_bytes + self.skipped_bytes;
-        self.totals.complete.then(|| ByteCount::new(self.totals.bytes) - has)
+        let totals = self.known_totals();
+        totals.complete.then(|| ByteCount::new(totals.bytes) - has)
     }
 }
 
@@ -206,6 +224,8 @@ enum ItemStage {
     Packed(Digest),
     /// A large file whose last block has been read, or that could not be read to its end.
     Read { blocks: u32, outcome: Result<FileDigest, GivenUp> },
+    /// A stream that has ended.
+    Streamed(StreamEnd),
     /// The receiver has the item durably, which settles it once it is removed at the source.
     Leaving(Settlement, Fate),
 }
@@ -308,6 +328,7 @@ impl Ledger {
             self.counts.totals.files += 1;
             self.counts.totals.bytes += item.size().as_u64();
         }
+        self.counts.open_streams += u64::from(item.entry.kind == EntryKind::Stream);
         self.pending += 1;
         self.weight += item.weight();
         *self.open.entry(item.entry.parent).or_default() += 1;
@@ -505,10 +526,27 @@ impl Ledger {
         Some(end)
     }
 
-    /// The end of a large file; `None` unless it has been read and the item is not settled.
-    pub(super) fn end_of(&self, id: EntryId) -> Option<FileEnd> {
+    /// Records the end of a stream, which becomes a file by it; returns the message for the receiver, or
+    /// `None` if the item is settled.
+    pub(super) fn stream_ended(&mut self, id: EntryId, digest: Digest, streamed: Streamed) -> Option<ItemEnd> {
+        let open = self.open_mut(id)?;
+        let end = StreamEnd { id, digest, streamed };
+        streamed.describe(&mut open.item.entry);
+        open.stage = ItemStage::Streamed(end.clone());
+        self.counts.open_streams -= 1;
+        self.counts.totals.files += 1;
+        self.counts.totals.bytes += streamed.size;
+        Some(end.into())
+    }
+
+    /// The end of a large file or of a stream; `None` unless it has been read and the item is not
+    /// settled.
+    pub(super) fn end_of(&self, id: EntryId) -> Option<ItemEnd> {
         match &self.open(id)?.stage {
-            ItemStage::Read { blocks, outcome } => Some(FileEnd { id, blocks: *blocks, outcome: outcome.clone() }),
+            ItemStage::Read { blocks, outcome } => {
+                Some(FileEnd { id, blocks: *blocks, outcome: outcome.clone() }.into())
+            }
+            ItemStage::Streamed(end) => Some(end.clone().into()),
             _ => None,
         }
     }
@@ -524,6 +562,7 @@ impl Ledger {
         match &self.open(id)?.stage {
             ItemStage::Packed(digest) => Some(FileDigest::Blake3(*digest)),
             ItemStage::Read { outcome: Ok(digest), .. } => Some(*digest),
+            ItemStage::Streamed(end) => Some(FileDigest::Blake3(end.digest)),
             _ => None,
         }
     }
@@ -547,6 +586,7 @@ impl Ledger {
         });
         self.pending -= 1;
         self.weight -= item.weight();
+        self.counts.open_streams -= u64::from(item.entry.kind == EntryKind::Stream);
         self.count(&item, how);
         self.release(item.entry.parent);
         self.slide();

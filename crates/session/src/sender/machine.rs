@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use icdc_protocol::Features;
 use icdc_protocol::message::{
-    Begin, CandidateAnswer, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Goodbye, LeftOut, Message,
-    Notice, OwnerNames, PackItem, Parent, Problem,
+    Begin, CandidateAnswer, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Goodbye, ItemEnd, LeftOut,
+    Message, Notice, OwnerNames, PackItem, Parent, Problem, Streamed,
 };
 use icdc_protocol::receipt::line::Status;
 use icdc_units::{ByteCount, Time};
@@ -269,7 +269,7 @@ impl Sender {
     pub fn on_scanned(&mut self, now: Time) {
         self.flush();
         self.ledger.scan_complete();
-        self.queue(Message::Totals(self.ledger.counts().totals));
+        self.queue(Message::Totals(self.ledger.counts().known_totals()));
         self.queue(Message::End);
         self.proceed(now);
     }
@@ -292,6 +292,15 @@ impl Sender {
     /// blocks, or `None` if the other end has given the file up.
     pub fn on_read(&mut self, id: EntryId, blocks: u32, outcome: Result<FileDigest, GivenUp>) -> Option<FileEnd> {
         self.ledger.read(id, blocks, outcome)
+    }
+
+    /// Records the end of a stream, all blocks of which were sent. Returns the frame to send after these
+    /// blocks, or `None` if the other end has given it up.
+    pub fn on_stream_ended(&mut self, id: EntryId, digest: Digest, streamed: Streamed) -> Option<ItemEnd> {
+        let end = self.ledger.stream_ended(id, digest, streamed)?;
+        // They were announced without it.
+        self.queue(Message::Totals(self.ledger.counts().known_totals()));
+        Some(end)
     }
 
     /// Handles the end of [`Action::ReadDescribed`] for `blocks` blocks of the file `id`, of which these
@@ -569,7 +578,7 @@ impl Sender {
 
     fn tell_entries(&mut self, entries: Vec<Entry>) {
         self.queue(Message::Entries(entries));
-        self.queue(Message::Totals(self.ledger.counts().totals));
+        self.queue(Message::Totals(self.ledger.counts().known_totals()));
     }
 
     fn queue(&mut self, message: Message) {

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use icdc_protocol::block_map::block_length;
 use icdc_protocol::message::Digest;
+use icdc_units::ByteCount;
 
 use crate::disk::{Contents, Disk, Inode, Kind, Number, STRAY};
 use crate::receiver::staging;
@@ -63,6 +65,12 @@ impl Audit {
     /// The file with this revision.
     pub(crate) fn version(&self, revision: u64) -> Option<&File> {
         self.versions.get(&revision)
+    }
+
+    /// Length of the block with this number in its file.
+    pub(crate) fn length_of(&self, block: Number, index: u32) -> Option<ByteCount> {
+        let file = self.versions.get(&(block >> 16))?;
+        Some(ByteCount::from(block_length(file.size(), index)))
     }
 
     /// Which version of which file a published file is.

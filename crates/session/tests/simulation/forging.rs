@@ -9,7 +9,7 @@ use icdc_protocol::block_map::block_count;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{
     Begin, BlockHeader, Done, Entry, EntryId, EntryKind, Feedback, FileDigest, FileEnd, GivenUp, Goodbye, Held,
-    Message, PackItem, Parent, Part, Refusal, RefusalKind, Want, Wants,
+    Message, PackItem, Parent, Part, Refusal, RefusalKind, StreamEnd, Streamed, Want, Wants,
 };
 
 use crate::environment::Side;
@@ -69,7 +69,17 @@ fn to_receiver(items: &Items, random: &mut Random) -> Frame {
     let message = match random.below(16) {
         0..=2 => return block(known, items, random),
         3 | 4 => return pack(known, items, random),
-        5 => Message::FileEnd(FileEnd { id, blocks: random.below(6) as u32, outcome: Ok(any_digest(random)) }),
+        5 => match (random.below(6) as u32, any_digest(random)) {
+            (blocks @ 4.., FileDigest::Blake3(digest)) => {
+                let size = u64::from(blocks) * BLOCK_SIZE as u64;
+                Message::StreamEnd(StreamEnd {
+                    id,
+                    digest,
+                    streamed: Streamed { size, mtime_seconds: 3, mtime_nanos: 0 },
+                })
+            }
+            (blocks, digest) => Message::FileEnd(FileEnd { id, blocks, outcome: Ok(digest) }),
+        },
         6 => Message::FileEnd(FileEnd { id, blocks: random.below(3) as u32, outcome: Err(given_up(random)) }),
         7 => Message::DirEnd { id },
         8 => Message::Begin(Begin { job: [7; 32], sources: Vec::new() }),
@@ -157,7 +167,10 @@ fn entry(items: &Items, random: &mut Random) -> Entry {
         // In the place of a file it would stay there.
         0 if name == b"forged" && matches!(parent, Parent::Directory(_)) => EntryKind::Directory,
         1 => EntryKind::HardLink { to: any_id(items, random), size: 5, version: [7; 16], sparse: false },
-        2 => EntryKind::File { size: random.below(1 << 40), version: [5; 16], sparse: random.once_in(2), linked: true },
+        2 => match (random.below(1 << 40), random.once_in(2)) {
+            (size, _) if size.is_multiple_of(4) => EntryKind::Stream,
+            (size, sparse) => EntryKind::File { size, version: [5; 16], sparse, linked: true },
+        },
         _ => EntryKind::Symlink { target: b"forged".to_vec() },
     };
     let (owner, xattrs) = (None, Vec::new());

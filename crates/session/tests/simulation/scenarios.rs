@@ -101,7 +101,7 @@ impl Small {
 
 /// Has `befall` happen to every kind of small world, each at every count below that of the calm one by `end`.
 fn exhaust(befall: &[Incident], when: fn(u64) -> When, end: fn(&Report) -> u64) {
-    let sources: [fn() -> Source; 2] = [Source::one_of_each, Source::single_file];
+    let sources: [fn() -> Source; 3] = [Source::one_of_each, Source::single_file, Source::stream];
     for source in sources {
         let ends = [(Mode::Push, 1), (Mode::Pull, 1), (Mode::Push, 3), (Mode::Pull, 3)];
         for ((mode, streams), deletes) in ends.into_iter().flat_map(|end| [(end, false), (end, true)]) {

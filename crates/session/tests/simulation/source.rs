@@ -29,6 +29,8 @@ pub(crate) fn value_of(number: Number) -> Digest {
 pub(crate) struct Source {
     pub(crate) roots: Vec<Root>,
     revisions: u64,
+    /// The only source is a file that is announced as a stream.
+    pub(crate) is_stream: bool,
 }
 
 /// One source, as it stands on the command line.
@@ -124,7 +126,7 @@ fn number(revision: u64, index: u32) -> Number {
 impl Source {
     /// A tree like those that are copied, but small.
     pub(crate) fn any(random: &mut Random) -> Self {
-        let mut source = Self { roots: Vec::new(), revisions: 0 };
+        let mut source = Self { roots: Vec::new(), revisions: 0, is_stream: false };
         let named = |name: &[u8], kind, node| Root { name: name.to_vec(), kind, node };
         match random.below(8) {
             // A single file, mostly a large one: there is no journal of the run.
@@ -155,7 +157,7 @@ impl Source {
 
     /// A tree with one thing of each kind.
     pub(crate) fn one_of_each() -> Self {
-        let mut source = Self { roots: Vec::new(), revisions: 0 };
+        let mut source = Self { roots: Vec::new(), revisions: 0, is_stream: false };
         let small = File::small(source.revise(), 16);
         let medium = File::blocks(source.revise(), 300 << 10);
         let large = File::blocks(source.revise(), 2 * BLOCK + 7);
@@ -174,7 +176,7 @@ impl Source {
 
     /// Two directories that go into one, with a large file of one name in both.
     pub(crate) fn merged() -> Self {
-        let mut source = Self { roots: Vec::new(), revisions: 0 };
+        let mut source = Self { roots: Vec::new(), revisions: 0, is_stream: false };
         for name in [b"one", b"two"] {
             let large = File::blocks(source.revise(), 2 * BLOCK + 7);
             let children = BTreeMap::from([(b"large".to_vec(), Node::File(large))]);
@@ -186,7 +188,7 @@ impl Source {
 
     /// Two large files.
     pub(crate) fn two_files() -> Self {
-        let mut source = Self { roots: Vec::new(), revisions: 0 };
+        let mut source = Self { roots: Vec::new(), revisions: 0, is_stream: false };
         for name in [b"one", b"two"] {
             let node = Node::File(File::blocks(source.revise(), 2 * BLOCK + 7));
             source.roots.push(Root { name: name.to_vec(), kind: SourceKind::Item, node });
@@ -196,7 +198,7 @@ impl Source {
 
     /// A directory with so many small files.
     pub(crate) fn wide(count: u32) -> Self {
-        let mut source = Self { roots: Vec::new(), revisions: 0 };
+        let mut source = Self { roots: Vec::new(), revisions: 0, is_stream: false };
         let file = |source: &mut Self| Node::File(File::small(source.revise(), 1));
         let children = (0..count).map(|number| (number.to_string().into_bytes(), file(&mut source))).collect();
         let node = Node::Directory { children, mtime: 79 };
@@ -215,7 +217,7 @@ impl Source {
     }
 
     fn small_file_of(length: usize) -> Self {
-        let mut source = Self { roots: Vec::new(), revisions: 0 };
+        let mut source = Self { roots: Vec::new(), revisions: 0, is_stream: false };
         let node = Node::File(File::small(source.revise(), length));
         source.roots.push(Root { name: b"single".to_vec(), kind: SourceKind::Item, node });
         source
@@ -223,8 +225,16 @@ impl Source {
 
     /// A single file of a few blocks.
     pub(crate) fn single_file() -> Self {
-        let mut source = Self { roots: Vec::new(), revisions: 0 };
+        let mut source = Self { roots: Vec::new(), revisions: 0, is_stream: false };
         let node = Node::File(File::blocks(source.revise(), 3 * BLOCK));
+        source.roots.push(Root { name: b"single".to_vec(), kind: SourceKind::Item, node });
+        source
+    }
+
+    /// A stream of a few blocks.
+    pub(crate) fn stream() -> Self {
+        let mut source = Self { roots: Vec::new(), revisions: 0, is_stream: true };
+        let node = Node::File(File::blocks(source.revise(), 2 * BLOCK + 7));
         source.roots.push(Root { name: b"single".to_vec(), kind: SourceKind::Item, node });
         source
     }
@@ -277,7 +287,7 @@ impl Source {
 
     /// Some of the files become other ones, of the same size or not.
     pub(crate) fn change(&mut self, random: &mut Random) {
-        let Self { roots, revisions } = self;
+        let Self { roots, revisions, .. } = self;
         for root in roots {
             root.node.change(revisions, random);
         }
@@ -285,7 +295,7 @@ impl Source {
 
     /// Some files and directories get names that nothing has had before.
     pub(crate) fn rename(&mut self, random: &mut Random) {
-        let Self { roots, revisions } = self;
+        let Self { roots, revisions, .. } = self;
         for root in roots {
             root.node.rename(revisions, random);
         }

@@ -6,6 +6,7 @@ use icdc_protocol::block_map::{block_count, block_length, block_offset};
 use icdc_protocol::digest;
 use icdc_protocol::message::{BlockHeader, Diskless, EntryId};
 use icdc_session::SessionError;
+use icdc_session::receiver::files::Length;
 use icdc_units::ByteCount;
 
 use super::disk_rate::Arrived;
@@ -56,7 +57,8 @@ fn pass_on(
 /// store it; or, if it does not have its digest then, the job to ask for all of it. `None` for a block
 /// of a file that has failed, or where the session fails.
 fn difference(shared: &Shared<'_>, header: BlockHeader, arrived: Arrived) -> Option<StoreJob> {
-    let size = shared.large_files.size(header.id)?.as_u64();
+    let Length::Known(size) = shared.large_files.length(header.id)? else { return None };
+    let size = size.as_u64();
     let BlockHeader { id, index, value, ranges } = header;
     let Arrived { mut block, waits, .. } = arrived;
     let length = block_length(size, index);
@@ -87,8 +89,11 @@ fn difference(shared: &Shared<'_>, header: BlockHeader, arrived: Arrived) -> Opt
 /// or where the session fails.
 fn block(shared: &Shared<'_>, header: BlockHeader, payload: Option<Arrived>) -> Option<StoreJob> {
     // Blocks of a file that has failed may still arrive.
-    let size = shared.large_files.size(header.id)?;
-    match check(shared.options.diskless, size, &header, payload) {
+    let checked = match shared.large_files.length(header.id)? {
+        Length::Known(size) => check(shared.options.diskless, size, &header, payload),
+        Length::Stream => check_streamed(&header, payload),
+    };
+    match checked {
         Ok(block) => Some(StoreJob::Block { header, block }),
         Err(reason) => {
             shared.fail(SessionError::Protocol(reason));
@@ -125,6 +130,20 @@ fn check(
         return Err(format!("block {index} of item {id} does not match its digest"));
     }
     Ok(Arrived { block, length, waits })
+}
+
+/// Compares the digest of a block of a stream with its header; only the last block may be shorter than
+/// a whole one, which is known at the end.
+fn check_streamed(header: &BlockHeader, payload: Option<Arrived>) -> Result<Arrived, String> {
+    let BlockHeader { id, index, value, ranges } = header;
+    let arrived = payload.ok_or_else(|| format!("block {index} of item {id} has no data"))?;
+    if !ranges.is_empty() {
+        return Err(format!("block {index} of item {id}, a stream, has holes"));
+    }
+    if !digest::is_block(block_offset(*index), &arrived.block[..arrived.length], value) {
+        return Err(format!("block {index} of item {id} does not match its digest"));
+    }
+    Ok(arrived)
 }
 
 /// Moves data that lies back to back in a block to the (offset, length) `ranges` where it belongs, and

@@ -10,6 +10,7 @@ use icdc_protocol::block_map::block_length;
 use icdc_protocol::message::{BlockHeader, Congestion, Goodbye, Message, Part, Problem, Refusal, RefusalKind};
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::LinkEnd;
+use icdc_session::receiver::files::Length;
 use icdc_session::receiver::frames_arrived::Answer;
 use icdc_units::{ByteCount, Rate};
 
@@ -140,7 +141,10 @@ impl Intake<'_> {
             }
             Message::FileEnd(end) => {
                 // Behind the blocks, so that it does not overtake them on this connection.
-                let _ = self.hash.send(HashJob::End(end));
+                let _ = self.hash.send(HashJob::End(end.into()));
+            }
+            Message::StreamEnd(end) => {
+                let _ = self.hash.send(HashJob::End(end.into()));
             }
             Message::Pack(items) => {
                 let _ = self.names.send(NameJob::Pack(items, payload.map(arrived)));
@@ -222,15 +226,18 @@ impl Intake<'_> {
     /// Hands the difference of a block to the hashing threads, in a block of the ring.
     fn difference(&self, header: BlockHeader, payload: Option<(Block, usize)>) -> Result<(), SessionError> {
         let (id, index) = (header.id, header.index);
-        if self.shared.large_files.size(id).is_some() && !self.shared.bases.is_described(id, index) {
+        let length = self.shared.large_files.length(id);
+        if length.is_some() && !self.shared.bases.is_described(id, index) {
             return Err(SessionError::Protocol(format!("block {index} of item {id} is a difference to nothing")));
         }
         let block = match payload {
             Some((block, _)) => block,
             None => self.shared.pool.take().map_err(|_| SessionError::of_link(LinkError::Stopped))?,
         };
-        let size = self.shared.large_files.size(header.id).unwrap_or(ByteCount::ZERO);
-        let length = block_length(size.as_u64(), header.index);
+        let length = match length {
+            Some(Length::Known(size)) => block_length(size.as_u64(), index),
+            Some(Length::Stream) | None => 0,
+        };
         self.shared.large_files.on_block(header.id, header.index);
         let payload = self.shared.waiting.arrived(block, length);
         let _ = self.hash.send(HashJob::Difference { header, payload });

@@ -3,7 +3,7 @@
 use crossbeam_channel::Sender as Channel;
 use icdc_disk::tree::Stat;
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{BlockHeader, EntryId, FileDigest, FileEnd, Message, PackItem};
+use icdc_protocol::message::{BlockHeader, EntryId, FileDigest, ItemEnd, Message, PackItem, Streamed};
 use icdc_units::ByteCount;
 
 use super::candidates::{Candidates, Location, Search};
@@ -20,7 +20,13 @@ pub(super) enum NameJob {
     /// A pack of small files: its items, and their contents back to back.
     Pack(Vec<PackItem>, Option<Arrived>),
     /// A large file is complete under its staging name.
-    Stored { id: EntryId, made: Made, digest: FileDigest },
+    Stored {
+        id: EntryId,
+        made: Made,
+        digest: FileDigest,
+        /// Length and time of a stream; `None` for a file.
+        streamed: Option<Streamed>,
+    },
     /// A file that an earlier run has published was read and compared.
     Compared {
         id: EntryId,
@@ -42,7 +48,7 @@ pub(super) enum HashJob {
     /// A block that is to be put together from the file that is replaced and from what differs.
     Difference { header: BlockHeader, payload: Arrived },
     /// No more blocks of a file will come, or it is given up.
-    End(FileEnd),
+    End(ItemEnd),
     /// The sender has answered a `Ready`.
     Confirmed,
 }
@@ -56,7 +62,7 @@ pub(super) enum StoreJob {
     /// A block that cannot be put together, because the file that is replaced has changed.
     Outdated { id: EntryId, index: u32 },
     /// No more blocks of a file will come, or the file is given up.
-    End(FileEnd),
+    End(ItemEnd),
     /// The sender has answered a `Ready`.
     Confirmed,
 }

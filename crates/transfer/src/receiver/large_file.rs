@@ -8,9 +8,9 @@ use icdc_disk::tree::{Directory, Metadata, Name, umask};
 use icdc_disk::{DiskFile, sparse};
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, ReceiveOptions};
+use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, ReceiveOptions, Streamed};
 use icdc_session::SessionError;
-use icdc_session::receiver::files::Opened;
+use icdc_session::receiver::files::{Length, Opened};
 use icdc_units::ByteCount;
 
 use super::failure::{self, Failure};
@@ -55,9 +55,12 @@ impl Plan {
         self.continued = Some(continued);
     }
 
-    /// Length of the complete file in bytes.
-    pub(super) fn size(&self) -> ByteCount {
-        ByteCount::new(self.header.size)
+    /// Length of the complete file.
+    pub(super) fn length(&self) -> Length {
+        match self.entry.kind {
+            EntryKind::Stream => Length::Stream,
+            _ => Length::Known(ByteCount::new(self.header.size)),
+        }
     }
 
     /// Whether the file may have holes.
@@ -75,7 +78,8 @@ impl Plan {
     fn begin(&self, shared: &Shared<'_>) -> Result<(Unfinished, bool), Failure> {
         let Self { directory, name, header, locked, .. } = self;
         let shown = self.path();
-        let is_journaled = header.size > BLOCK_SIZE as u64 && shared.options.diskless.is_none();
+        let is_journaled =
+            header.size > BLOCK_SIZE as u64 && shared.options.diskless.is_none() && shared.order.output.is_none();
         let mut has_waited = false;
         for _ in 0..leftovers::CLAIMS {
             // One that another process is writing must not be taken away from it.
@@ -116,6 +120,7 @@ pub(super) struct LargeFile {
     directory: Directory,
     name: Name,
     staging: Staging,
+    /// Length of the complete file; zero of a stream that has not ended.
     size: ByteCount,
     disk: Arc<DiskFile>,
     journal: Option<FileJournal>,
@@ -130,19 +135,24 @@ impl LargeFile {
             Some(Continued { staging, file, journal }) => (Unfinished { staging, file, journal: Some(journal) }, false),
             None => plan.begin(shared)?,
         };
-        let (size, sparse) = (plan.size(), plan.is_sparse());
+        let (length, sparse) = (plan.length(), plan.is_sparse());
         // The lock keeps newer runs from the name from now on, but one may have given it to a newer version.
         let needs_sender = has_waited || Occupant::of(&plan.directory, &plan.name) != plan.found;
         let Plan { entry, directory, name, .. } = plan;
         let Unfinished { staging, file, journal } = unfinished;
         let disk = DiskFile::for_writing(file).map_err(|error| error.to_string())?;
         let disk = Arc::new(disk.through_page_cache(shared.options.buffered));
+        let size = match length {
+            Length::Known(size) => size,
+            Length::Stream => ByteCount::ZERO,
+        };
         let file = Self { entry, directory, name, staging, size, disk, journal };
         if is_continued {
             // What an earlier run has left counts only as far as the medium has it.
             file.disk.forget_cache();
         }
-        file.reserve(sparse || shared.options.diskless.is_some()).inspect_err(|_| file.close(is_continued))?;
+        let is_filled = shared.options.diskless.is_none() && shared.order.output.is_none();
+        file.reserve(sparse || !is_filled).inspect_err(|_| file.close(is_continued))?;
         let opened = Opened { journaled: file.journal.is_some(), needs_sender };
         Ok((file, opened))
     }
@@ -180,8 +190,13 @@ impl LargeFile {
         journal.append(blocks).map_err(|error| failure::of_disk(&self.path(), "write", &error))
     }
 
-    /// Sets length and metadata of the file; false if it could not be given its mode.
-    pub(super) fn finish(&self, options: &ReceiveOptions) -> Result<bool, Failure> {
+    /// Sets length and metadata of the file, those of a stream as it has `streamed` them; false if it could
+    /// not be given its mode.
+    pub(super) fn finish(&mut self, streamed: Option<Streamed>, options: &ReceiveOptions) -> Result<bool, Failure> {
+        if let Some(streamed) = streamed {
+            streamed.describe(&mut self.entry);
+            self.size = ByteCount::new(streamed.size);
+        }
         self.disk.set_len(self.size.as_u64()).map_err(|error| Failure::Passing(error.to_string()))?;
         let wanted = metadata(&self.entry, options);
         let (name, file) = (self.staging.part(), self.disk.as_file());

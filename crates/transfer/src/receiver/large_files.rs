@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
 use icdc_disk::Block;
-use icdc_protocol::message::{BlockHeader, EntryId, FileEnd, Part};
+use icdc_protocol::message::{BlockHeader, EntryId, ItemEnd, Part};
 use icdc_session::SessionError;
+use icdc_session::receiver::files::Length;
 use icdc_session::receiver::parts::Parts;
-use icdc_units::ByteCount;
 
 use super::parts::put;
 
@@ -29,12 +29,12 @@ struct Table {
 /// A file that is expected, or of which blocks are being checked.
 #[derive(Default)]
 struct LargeFile {
-    /// Size of the file; `None` once it is complete or given up. Blocks of it may still arrive.
-    size: Option<ByteCount>,
+    /// Length of the file; `None` once it is complete or given up. Blocks of it may still arrive.
+    length: Option<Length>,
     /// Number of blocks that have arrived and are not checked yet.
     unchecked: u32,
     /// End-of-file message, which has arrived behind the blocks and waits for them.
-    end: Option<FileEnd>,
+    end: Option<ItemEnd>,
 }
 
 impl LargeFiles {
@@ -42,25 +42,30 @@ impl LargeFiles {
         self.0.lock().expect("no panic while large files are listed")
     }
 
-    /// Notes that the file `id` of this size is going to be received.
-    pub(super) fn expect(&self, id: EntryId, size: ByteCount) {
-        self.lock().files.entry(id).or_default().size = Some(size);
+    /// Notes that the file `id` of this length is going to be received.
+    pub(super) fn expect(&self, id: EntryId, length: Length) {
+        self.lock().files.entry(id).or_default().length = Some(length);
     }
 
     /// Notes that the file is complete or given up.
     pub(super) fn forget(&self, id: EntryId) {
         let mut table = self.lock();
         if let Some(file) = table.files.get_mut(&id) {
-            file.size = None;
+            file.length = None;
             if file.unchecked == 0 {
                 table.files.remove(&id);
             }
         }
     }
 
-    /// Size of a file that is being received; `None` if it is not.
-    pub(super) fn size(&self, id: EntryId) -> Option<ByteCount> {
-        self.lock().files.get(&id)?.size
+    /// Length of a file that is being received; `None` if it is not.
+    pub(super) fn length(&self, id: EntryId) -> Option<Length> {
+        self.lock().files.get(&id)?.length
+    }
+
+    /// Whether a stream is being received: what its connections owe cannot be read again.
+    pub(super) fn has_stream(&self) -> bool {
+        self.lock().files.values().any(|file| file.length == Some(Length::Stream))
     }
 
     /// Notes that a block has arrived whole and is going to be checked.
@@ -93,7 +98,7 @@ impl LargeFiles {
 
     /// Notes that a block of the file has been checked; returns the end of the file if it waited
     /// for this block.
-    pub(super) fn on_checked(&self, id: EntryId) -> Option<FileEnd> {
+    pub(super) fn on_checked(&self, id: EntryId) -> Option<ItemEnd> {
         let mut table = self.lock();
         let file = table.files.get_mut(&id)?;
         file.unchecked = file.unchecked.saturating_sub(1);
@@ -101,15 +106,15 @@ impl LargeFiles {
             return None;
         }
         let end = file.end.take();
-        if file.size.is_none() {
+        if file.length.is_none() {
             table.files.remove(&id);
         }
         end
     }
 
     /// Takes the end of a file; returns it unless it has to wait for blocks that are being checked.
-    pub(super) fn on_end(&self, end: FileEnd) -> Option<FileEnd> {
-        match self.lock().files.get_mut(&end.id) {
+    pub(super) fn on_end(&self, end: ItemEnd) -> Option<ItemEnd> {
+        match self.lock().files.get_mut(&end.id()) {
             Some(file) if file.unchecked > 0 => {
                 file.end = Some(end);
                 None
@@ -121,20 +126,21 @@ impl LargeFiles {
 
 #[cfg(test)]
 mod tests {
-    use icdc_protocol::message::GivenUp;
+    use icdc_protocol::message::{FileEnd, GivenUp};
+    use icdc_units::ByteCount;
 
     use super::*;
 
-    const SIZE: ByteCount = ByteCount::new(5);
+    const LENGTH: Length = Length::Known(ByteCount::new(5));
 
-    fn end(id: EntryId) -> FileEnd {
-        FileEnd { id, blocks: 2, outcome: Err(GivenUp { reason: "unreadable".into(), same_version: true }) }
+    fn end(id: EntryId) -> ItemEnd {
+        FileEnd { id, blocks: 2, outcome: Err(GivenUp { reason: "unreadable".into(), same_version: true }) }.into()
     }
 
     #[test]
     fn an_end_waits_for_the_blocks_of_its_file_only() {
         let files = LargeFiles::default();
-        files.expect(1, SIZE);
+        files.expect(1, LENGTH);
         files.on_block(1, 0);
         files.on_block(1, 1);
         files.on_block(2, 0);
@@ -148,10 +154,10 @@ mod tests {
     #[test]
     fn the_blocks_of_a_file_that_was_given_up_hold_its_end_and_are_then_forgotten() {
         let files = LargeFiles::default();
-        files.expect(1, SIZE);
+        files.expect(1, LENGTH);
         files.on_block(1, 0);
         files.forget(1);
-        assert_eq!(files.size(1), None);
+        assert_eq!(files.length(1), None);
         assert_eq!(files.on_end(end(1)), None);
         assert_eq!(files.on_checked(1), Some(end(1)));
         assert!(files.lock().files.is_empty());
@@ -160,11 +166,11 @@ mod tests {
     #[test]
     fn a_file_is_known_from_when_it_is_expected_until_it_is_forgotten() {
         let files = LargeFiles::default();
-        assert_eq!(files.size(1), None);
-        files.expect(1, SIZE);
+        assert_eq!(files.length(1), None);
+        files.expect(1, LENGTH);
         files.on_block(1, 0);
         assert_eq!(files.on_checked(1), None);
-        assert_eq!(files.size(1), Some(SIZE));
+        assert_eq!(files.length(1), Some(LENGTH));
         files.forget(1);
         assert!(files.lock().files.is_empty());
     }

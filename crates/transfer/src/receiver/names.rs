@@ -249,8 +249,8 @@ impl<'a> FileExecutor<'a> {
                 let length = payload.as_ref().map_or(0, |arrived| arrived.length);
                 self.book.on_pack(now, &items, length, payload);
             }
-            NameJob::Stored { id, made, digest } => {
-                let stored = Stored { digest, is_durable: made.is_durable(), bytes: made.bytes() };
+            NameJob::Stored { id, made, digest, streamed } => {
+                let stored = Stored { digest, is_durable: made.is_durable(), bytes: made.bytes(), streamed };
                 let item = self.book.item(id);
                 if let Some((directory, name)) = item.and_then(|item| self.place(item).ok()) {
                     let staged = Staged::new(directory, name, made);

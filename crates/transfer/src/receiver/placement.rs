@@ -372,6 +372,11 @@ fn existing_directory(located: &Located, only_new: bool) -> Result<Option<Direct
 }
 
 fn name_of(source: &Source) -> Result<Name, SessionError> {
+    if source.kind == SourceKind::Stream {
+        let reason =
+            "the destination is a directory, and standard input has no name; write the name of the file behind it";
+        return Err(refusal(reason.into()));
+    }
     let name = Name::new(&source.name).map_err(|error| refusal(error.to_string()))?;
     if resembles_staging(name.as_bytes()) {
         return Err(refuse_staging(&source.name));

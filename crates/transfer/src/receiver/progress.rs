@@ -50,7 +50,11 @@ impl Progress {
         let full = feedback.ring_used * 10 >= feedback.ring_blocks * 9;
         (shared.events)(Event::Progress(Sample {
             seconds: (now - self.start).as_secs_f64(),
-            bytes_done: (feedback.received + (tally.resumed + tally.unchanged).as_u64()).min(totals.bytes),
+            bytes_done: (feedback.received + (tally.resumed + tally.unchanged).as_u64()).min(if totals.complete {
+                totals.bytes
+            } else {
+                u64::MAX
+            }),
             unchanged_bytes: tally.unchanged.as_u64(),
             bytes_total: totals.bytes,
             files_done: tally.files + tally.skipped + tally.kept.all() + tally.linked + tally.renamed,

@@ -19,6 +19,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use super::bases::Bases;
 use super::disk_rate::DiskQueue;
 use super::large_files::LargeFiles;
+use super::output::Output;
 use super::owners::OwnerLookup;
 use super::staging::Whose;
 use super::throttle::Throttle;
@@ -55,6 +56,9 @@ pub struct ReceiveRequest<'a> {
     pub listed: Option<&'a NameList>,
     /// Options of the receiving end.
     pub options: &'a ReceiveOptions,
+    /// Stream that takes the only file in place of the destination, which only has its blocks that come
+    /// too early; `None` where files are written.
+    pub output: Option<&'a Output>,
     /// Limits on what the other end may do.
     pub allowed: Allowed,
     /// Features of the sender, as far as they are known before it answers.

@@ -13,15 +13,17 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, Sender as Channel, TryRecvError};
 use icdc_disk::{Block, Completion, Engine, Job, open_engine};
 use icdc_protocol::block_map::{block_length, block_offset};
-use icdc_protocol::message::{BlockHeader, EntryId, Message, NoticeKind, Ready};
+use icdc_protocol::limits::BLOCK_SIZE;
+use icdc_protocol::message::{BlockHeader, Digest, EntryId, Message, NoticeKind, Ready, Streamed};
 use icdc_session::SessionError;
-use icdc_session::receiver::files::{Action, Contents, Expected, Files, Read};
+use icdc_session::receiver::files::{Action, Contents, Expected, Files, Length, Read};
 use icdc_units::ByteCount;
 
 use super::disk_rate::{Arrived, WaitingBlock};
 use super::failure::Failure;
 use super::jobs::{NameJob, StoreJob};
 use super::large_file::{LargeFile, Plan};
+use super::output::{NotWritten, Ordered};
 use super::shared::Shared;
 use crate::{clock, diskless};
 
@@ -37,12 +39,16 @@ const NO_DEADLINE: Duration = Duration::from_secs(3600);
 struct Arrival {
     block: Arrived,
     ranges: Vec<(u32, u32)>,
+    /// Digest of the block.
+    value: Digest,
 }
 
 /// Purpose of a job of the disk engine.
 enum JobPurpose {
     /// Write of a block, which counts as waiting for the disk until this is dropped.
     Write { index: u32, waits: WaitingBlock },
+    /// Write of a block, which has this digest and length, that waits there for its turn at the output.
+    Early { index: u32, value: Digest, length: usize, waits: WaitingBlock },
     /// Sync of a file, which makes its blocks durable.
     Sync,
     /// Read of a block that is compared with its digest.
@@ -60,12 +66,18 @@ pub(super) struct Store<'a> {
     files: HashMap<EntryId, LargeFile>,
     jobs: HashMap<u64, (EntryId, JobPurpose)>,
     next_tag: u64,
+    /// Order of the blocks at the output; `None` where files are the destination.
+    ordered: Option<Ordered<'a>>,
 }
 
 /// Handles store jobs until the queue is closed, then makes durable what has arrived.
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, names: Channel<NameJob>) {
     let engine = match open_engine(DEPTH, diskless::engine(shared.options.diskless)) {
         Ok(engine) => engine,
+        Err(error) => return shared.fail(SessionError::Local(error.to_string())),
+    };
+    let ordered = match shared.order.output.map(Ordered::new).transpose() {
+        Ok(ordered) => ordered,
         Err(error) => return shared.fail(SessionError::Local(error.to_string())),
     };
     let mut store = Store {
@@ -77,6 +89,7 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, names: Channel<N
         files: HashMap::new(),
         jobs: HashMap::new(),
         next_tag: 0,
+        ordered,
     };
     loop {
         while let Some(completion) = store.engine.try_wait() {
@@ -114,13 +127,16 @@ impl Store<'_> {
         match job {
             StoreJob::Expect { plan, held } => {
                 let id = plan.id;
-                let expected = Expected { size: plan.size(), sparse: plan.is_sparse(), held };
+                let expected = Expected { length: plan.length(), sparse: plan.is_sparse(), held };
                 self.plans.insert(id, *plan);
                 self.machine.expect(id, expected);
             }
             StoreJob::Block { header, block } => {
                 let BlockHeader { id, index, value, ranges } = header;
-                self.machine.on_block(id, index, value, Arrival { block, ranges });
+                if block.length < BLOCK_SIZE && self.is_stream(id) {
+                    self.machine.on_last_of_stream(id, index, ByteCount::from(block.length));
+                }
+                self.machine.on_block(id, index, value, Arrival { block, ranges, value });
             }
             StoreJob::Outdated { id, index } => self.machine.on_outdated(id, index),
             StoreJob::End(end) => self.machine.on_end(end),
@@ -140,6 +156,8 @@ impl Store<'_> {
         match action {
             Action::Open { id } => self.open(id),
             Action::Write { id, index, block } => self.write(id, index, block),
+            // What is written to the output is its reader's.
+            Action::Sync { id } if self.ordered.is_some() => self.machine.on_synced(id, Ok(())),
             Action::Sync { id } => {
                 if let Some(file) = self.files.get(&id) {
                     let job = Job::Sync { file: file.disk_file().clone() };
@@ -151,7 +169,7 @@ impl Store<'_> {
                     self.machine.on_noted(id, file.note(&blocks));
                 }
             }
-            Action::Finish { id } => self.finish(id),
+            Action::Finish { id, streamed } => self.finish(id, streamed),
             Action::FindData { id } => {
                 if let Some(file) = self.files.get(&id) {
                     self.machine.on_data_found(id, file.find_data());
@@ -168,11 +186,11 @@ impl Store<'_> {
                 tracing::warn!(%path, index, "a block of an earlier run, or of the file that is replaced, has changed; it travels");
                 self.shared.reply(Message::Resend { id, index });
             }
-            Action::Foreign(end) => self.report(NameJob::Message(Message::FileEnd(end))),
-            Action::Stored { id, digest, unsynced } => {
+            Action::Foreign(end) => self.report(NameJob::Message(end.into())),
+            Action::Stored { id, digest, unsynced, streamed } => {
                 let Some(file) = self.files.remove(&id) else { return };
                 self.report(match file.made(unsynced) {
-                    Ok(made) => NameJob::Stored { id, made, digest },
+                    Ok(made) => NameJob::Stored { id, made, digest, streamed },
                     Err(failure) => {
                         file.close(false);
                         NameJob::Lost { id, failure }
@@ -192,9 +210,13 @@ impl Store<'_> {
         }
     }
 
-    fn finish(&mut self, id: EntryId) {
-        let Some(file) = self.files.get(&id) else { return };
-        let finished = file.finish(self.shared.options);
+    fn is_stream(&self, id: EntryId) -> bool {
+        self.shared.large_files.length(id) == Some(Length::Stream)
+    }
+
+    fn finish(&mut self, id: EntryId, streamed: Option<Streamed>) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        let finished = file.finish(streamed, self.shared.options);
         if finished == Ok(false) {
             self.shared.notice(NoticeKind::ModeNotKept, file.path().as_bytes());
         }
@@ -217,9 +239,47 @@ impl Store<'_> {
 
     fn write(&mut self, id: EntryId, index: u32, arrival: Arrival) {
         let Some(file) = self.files.get(&id) else { return };
-        let Arrival { block: Arrived { block, length, waits }, ranges } = arrival;
+        let Arrival { block: Arrived { mut block, length, waits }, ranges, value } = arrival;
+        if let Some(ordered) = &mut self.ordered {
+            if ordered.is_next(index) {
+                let written = ordered.write(&block[..length]);
+                drop(waits);
+                self.on_output(id, index, written);
+                return self.write_early(id, &mut block);
+            }
+            let purpose = JobPurpose::Early { index, value, length, waits };
+            let job = Job::Write { file: file.disk_file().clone(), offset: block_offset(index), ranges, length, block };
+            return self.submit(id, purpose, job);
+        }
         let job = Job::Write { file: file.disk_file().clone(), offset: block_offset(index), ranges, length, block };
         self.submit(id, JobPurpose::Write { index, waits }, job);
+    }
+
+    /// Writes the blocks to the output whose turn has come and that wait in the file, by way of `block`.
+    fn write_early(&mut self, id: EntryId, block: &mut Block) {
+        while let (Some(ordered), Some(file)) = (&mut self.ordered, self.files.get(&id)) {
+            match ordered.write_early(file.disk_file(), block) {
+                Ok(None) => return,
+                Ok(Some(index)) => self.machine.on_written(id, index, Ok(()), clock::now()),
+                Err(why) => {
+                    return self.fail_output(why);
+                }
+            }
+        }
+    }
+
+    fn on_output(&mut self, id: EntryId, index: u32, outcome: Result<(), NotWritten>) {
+        match outcome {
+            Ok(()) => self.machine.on_written(id, index, Ok(()), clock::now()),
+            Err(why) => self.fail_output(why),
+        }
+    }
+
+    fn fail_output(&self, why: NotWritten) {
+        self.shared.fail(match why {
+            NotWritten::Output(error) => SessionError::Cut(format!("standard output: {error}")),
+            NotWritten::Early(error) => SessionError::Local(format!("a block that waits for standard output: {error}")),
+        });
     }
 
     /// Closes the open files of an item, removing its data unless `keep`. Returns its path.
@@ -257,6 +317,17 @@ impl Store<'_> {
             JobPurpose::Write { index, waits } => {
                 drop(waits);
                 self.machine.on_written(id, index, result.map(drop), clock::now());
+            }
+            JobPurpose::Early { index, value, length, waits } => {
+                drop(waits);
+                match (result, block, &mut self.ordered) {
+                    (Ok(_), Some(mut block), Some(ordered)) => {
+                        ordered.waits(index, value, length);
+                        self.write_early(id, &mut block);
+                    }
+                    (Err(failure), ..) => self.machine.on_written(id, index, Err(failure), clock::now()),
+                    (Ok(_), ..) => {}
+                }
             }
             JobPurpose::Sync => self.machine.on_synced(id, result.map(drop)),
             JobPurpose::Compare { index, contents } => {

@@ -51,6 +51,9 @@ pub(super) fn supervise<'scope, 'env>(
         carry_out(shared, &mut flushed);
         if shared.ending().is_draining() {
             shared.draining.signal();
+            if let Some(output) = shared.order.output {
+                output.stop();
+            }
             break;
         }
         let now = clock::now();
@@ -81,7 +84,8 @@ pub(super) fn supervise<'scope, 'env>(
         shared.ending().on_time(now);
         let path = shared.link.tcp_info().map_or(Span::ZERO, |info| info.silence);
         let first = First { inlet: shared.link.silence(), path };
-        for number in stalls.update(now, first, shared.further.silences()) {
+        let stalled = stalls.update(now, first, shared.further.silences());
+        for number in stalled.into_iter().filter(|_| !shared.large_files.has_stream()) {
             shared.connections().on_stalled(number);
             shared.further.shut(number);
         }

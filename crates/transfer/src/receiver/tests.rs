@@ -62,6 +62,7 @@ impl<'scope> Session<'scope> {
                 asked: None,
                 listed: None,
                 options: &options,
+                output: None,
                 allowed: Allowed::default(),
                 peer: icdc_protocol::Features::NONE,
                 notary: None,

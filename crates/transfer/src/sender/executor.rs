@@ -23,11 +23,13 @@ use icdc_rate::bundle::Number;
 use icdc_rate::controller::{Controller, Frame, Placement};
 use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Removed, Sender};
 use icdc_session::{ById, SessionError};
+use icdc_stop::StopSignal;
 use icdc_tcp::Privileges;
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span};
 
 use super::comparing::AskedAbout;
+use super::given_up::read_once;
 use super::last_blocks::{divided, form};
 use super::listed::ListAnswers;
 use super::misstated::Held;
@@ -36,6 +38,7 @@ use super::owner_names::AnnouncedOwners;
 use super::selection::Selection;
 use super::sending_link::FirstConnection;
 use super::settled::{Queue as Followed, Settled};
+use super::stream::Input;
 use crate::event::{EarlyEnd, Event, EventSink, Outcome, Stage};
 use crate::further_links::FurtherControls;
 use crate::known_digests::KnownDigests;
@@ -59,6 +62,8 @@ pub(super) enum ReadJob {
     File(EntryId, Option<BlockMap>),
     /// Waits for the receiver's descriptions of what it has of a file, besides these blocks.
     Compared(EntryId, Option<BlockMap>),
+    /// Reads a stream to its end.
+    Stream(EntryId),
     /// Reads the blocks of a file that the receiver has described.
     Described(Basis),
     /// Reads one block again for a retransmission.
@@ -201,6 +206,10 @@ pub(super) struct Executor<'a> {
     pub(super) announced_owners: Option<Mutex<AnnouncedOwners>>,
     /// What has settled in the sources; `None` unless they are followed.
     pub(super) followed: Option<Arc<Followed>>,
+    /// The stream that is the only source; `None` for others.
+    pub(super) input: Option<Input>,
+    /// Asks to wait no longer for what a stream has: the session is over.
+    pub(super) stop_reading: StopSignal,
 }
 
 /// Receiving ends of the queues that the executor fills.
@@ -287,6 +296,8 @@ impl<'a> Executor<'a> {
             list_answers: OnceLock::new(),
             announced_owners: None,
             followed: None,
+            input: None,
+            stop_reading: StopSignal::new(),
         };
         (executor, Queues { work: Work { packs, reads, removals }, outgoing: Outgoing { data, parts, wake } })
     }
@@ -342,6 +353,11 @@ impl<'a> Executor<'a> {
                 let job = if described { ReadJob::Compared(id, held) } else { ReadJob::File(id, held) };
                 read(state, id, job);
             }
+            Action::ReadStream(id) => {
+                if let Some(Jobs { reads, .. }) = &state.jobs {
+                    let _ = reads[0].send(ReadJob::Stream(id));
+                }
+            }
             Action::ReadDescribed(basis) => {
                 let (id, blocks) = (basis.id, basis.blocks.len());
                 if !read(state, id, ReadJob::Described(basis)) {
@@ -349,7 +365,9 @@ impl<'a> Executor<'a> {
                 }
             }
             Action::ReadAgain { id, index } => {
-                read(state, id, ReadJob::Again(id, index));
+                if !read(state, id, ReadJob::Again(id, index)) {
+                    state.machine.on_unreadable(clock::now(), id, read_once());
+                }
             }
             Action::Compare(candidates) => {
                 read(state, candidates.id, ReadJob::Compare(candidates));
@@ -429,6 +447,10 @@ impl<'a> Executor<'a> {
     /// what it still owes.
     pub(super) fn retire(&self, connection: Number) {
         let Ok(connection) = u8::try_from(connection) else { return };
+        if self.input.is_some() {
+            // What it owes of a stream cannot be read again.
+            return;
+        }
         tracing::debug!(connection, "a connection holds up the end; others carry what it owes");
         self.ends_early(connection, EarlyEnd::Slow);
         self.further.shut(connection);
@@ -446,6 +468,7 @@ impl<'a> Executor<'a> {
         if outside.over {
             self.pool.close();
             self.over.signal();
+            self.stop_reading.request();
         }
     }
 

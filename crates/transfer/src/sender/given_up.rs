@@ -32,6 +32,13 @@ pub(super) fn unreadable(reason: String) -> GivenUp {
     GivenUp { reason, same_version: true }
 }
 
+/// Failure of a stream of which something would have to be read again.
+pub(super) fn read_once() -> GivenUp {
+    let reason = "a connection was lost with data of this stream, which can be read only once; run the same command again, or \
+                  with --streams 1";
+    GivenUp { reason: reason.to_owned(), same_version: false }
+}
+
 /// Failure of an item that could not be opened; `is_another` returns whether its name refers to
 /// another one now.
 pub(super) fn unopened(error: &TreeError, is_another: impl FnOnce() -> bool) -> GivenUp {

@@ -6,8 +6,8 @@
 //! file's last step queues the end of the file for the receiver, behind its blocks.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crossbeam_channel::Receiver as Queue;
 use icdc_disk::Block;
@@ -15,8 +15,10 @@ use icdc_link::Parcel;
 use icdc_protocol::basis::{LeafDigest, differences};
 use icdc_protocol::block_map::block_offset;
 use icdc_protocol::digest::{self, RootHasher};
-use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{BlockHeader, CandidateAnswer, Digest, EntryId, FileDigest, GivenUp, Message};
+use icdc_protocol::limits::{BLOCK_SIZE, MAX_FILE_SIZE};
+use icdc_protocol::message::{
+    BlockHeader, CandidateAnswer, Digest, EntryId, FileDigest, GivenUp, ItemEnd, Message, Streamed,
+};
 use icdc_units::ByteCount;
 
 use super::executor::Executor;
@@ -72,8 +74,8 @@ pub(super) enum Purpose {
 /// State of a file that is being hashed.
 pub(super) struct Hashing {
     id: EntryId,
-    /// Size of the file in bytes.
-    size: u64,
+    /// Size of the file in bytes; of a stream that has not ended, the most that it may have.
+    size: AtomicU64,
     /// Whether zeros between the file's data are hashed as any block.
     hash_holes: bool,
     purpose: Purpose,
@@ -81,6 +83,8 @@ pub(super) struct Hashing {
     handed: AtomicU32,
     /// Whether reading the file has failed: further steps are dropped.
     failed: AtomicBool,
+    /// Length and time of a stream; unset until it has ended, and of a file.
+    streamed: OnceLock<Streamed>,
     state: Mutex<State>,
 }
 
@@ -127,15 +131,15 @@ fn take(executor: &Executor<'_>, step: Step) -> Option<()> {
         }
         Step::Held { file, index, value } => file.finish_step(executor, |state| state.note(index, Some(value))),
         Step::Hole { file, index } => {
-            let value = file.hash_holes.then(|| digest::zero_block_value(block_offset(index), file.size));
+            let value = file.hash_holes.then(|| digest::zero_block_value(block_offset(index), file.size()));
             file.finish_step(executor, |state| state.note(index, value))
         }
         Step::Data { file, index, block, length, .. } if file.purpose != Purpose::Send => {
-            let value = diskless::block_value(executor.diskless, block_offset(index), &block[..length], file.size);
+            let value = diskless::block_value(executor.diskless, block_offset(index), &block[..length], file.size());
             file.finish_step(executor, |state| state.note(index, Some(value)))
         }
         Step::Data { file, index, extent, block, length } => {
-            let value = diskless::block_value(executor.diskless, block_offset(index), &block[..length], file.size);
+            let value = diskless::block_value(executor.diskless, block_offset(index), &block[..length], file.size());
             let header = BlockHeader { id: file.id, index, value, ranges: Vec::new() };
             let parcel = frame(executor, header, extent, (block, length));
             // Before it is queued, which may take long: values of later blocks wait for this one.
@@ -192,7 +196,28 @@ impl Hashing {
         let digest = if hash_holes { DigestState::Root(RootHasher::new(size)) } else { DigestState::Map(Vec::new()) };
         let state = State { digest, next: 0, early: BTreeMap::new(), sent: 0, steps: 0, end: None };
         let (handed, failed) = (AtomicU32::new(0), AtomicBool::new(false));
-        Self { id, size, hash_holes, purpose, handed, failed, state: Mutex::new(state) }
+        let (size, streamed) = (AtomicU64::new(size), OnceLock::new());
+        Self { id, size, hash_holes, purpose, handed, failed, streamed, state: Mutex::new(state) }
+    }
+
+    /// New state for a stream, whose size is set at its end.
+    pub(super) fn of_stream(id: EntryId) -> Self {
+        Self::new(id, MAX_FILE_SIZE, true, Purpose::Send)
+    }
+
+    /// Sets the size of a stream, before its last block is handed on.
+    pub(super) fn set_size(&self, size: u64) {
+        self.size.store(size, Ordering::Relaxed);
+    }
+
+    /// Sets length and time of a stream, before its end is.
+    pub(super) fn set_streamed(&self, streamed: Streamed) {
+        self.set_size(streamed.size);
+        let _ = self.streamed.set(streamed);
+    }
+
+    fn size(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
     }
 
     /// Counts a step that is handed on; false if reading the file has failed before.
@@ -226,7 +251,7 @@ impl Hashing {
         note(&mut state);
         let done = state.steps;
         let Some((_, outcome)) = state.end.take_if(|(steps, _)| *steps == done) else { return Some(()) };
-        let outcome = outcome.map(|()| state.finish(self.size));
+        let outcome = outcome.map(|()| state.finish(self.size()));
         let sent = state.sent;
         drop(state);
         if let Purpose::Compare { gone, kept } = self.purpose {
@@ -238,8 +263,12 @@ impl Hashing {
             executor.with(|machine| machine.on_compared(answer));
             return Some(());
         }
-        match executor.with(|machine| machine.on_read(self.id, sent, outcome)) {
-            Some(end) => executor.queue_data(Message::FileEnd(end).into()),
+        let end = executor.with(|machine| match (outcome, self.streamed.get()) {
+            (Ok(FileDigest::Blake3(digest)), Some(streamed)) => machine.on_stream_ended(self.id, digest, *streamed),
+            (outcome, _) => machine.on_read(self.id, sent, outcome).map(ItemEnd::from),
+        });
+        match end {
+            Some(end) => executor.queue_data(Message::from(end).into()),
             None => Some(()),
         }
     }
@@ -264,7 +293,8 @@ impl State {
 
     fn finish(&mut self, size: u64) -> FileDigest {
         match std::mem::replace(&mut self.digest, DigestState::Map(Vec::new())) {
-            DigestState::Root(hasher) => {
+            DigestState::Root(mut hasher) => {
+                hasher.set_size(size);
                 FileDigest::Blake3(hasher.finish().expect("every block of the file was pushed"))
             }
             DigestState::Map(values) => FileDigest::SparseMap(digest::sparse_map(size, values)),

@@ -22,6 +22,7 @@ use super::given_up::{changed, resized, unopened, unreadable};
 use super::hashing::{Extent, Hashing, Purpose, Step};
 use super::misstated::{extends_beyond, misstated};
 use super::source_version::{is_another, version};
+use super::stream;
 use crate::diskless;
 use crate::known_digests::ReadVersion;
 
@@ -144,6 +145,10 @@ pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>
         let Some(job) = job else { return };
         let outcome = match job {
             ReadJob::File(id, held) => reader.read_file(id, held),
+            ReadJob::Stream(id) => {
+                stream::read(executor, hashers, id);
+                Ok(())
+            }
             ReadJob::Compared(id, held) => {
                 reader.compared.retain(|id, _| executor.is_pending(*id));
                 reader.compared.insert(id, Compared::Unopened { held });

@@ -39,6 +39,7 @@ mod small;
 mod source_version;
 mod sources;
 mod steering;
+mod stream;
 pub mod survey;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,7 @@ use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, unbounded
 use icdc_disk::{BLOCK_SIZE, BlockPool};
 use icdc_filter::PatternError;
 use icdc_link::{Inlet, Link, Outlet};
+use icdc_protocol::Features;
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::{
     Choice, Digest, FileDigest, Message, Mirrored, Problem, Refusal, RefusalKind, SendOptions,
@@ -77,6 +79,7 @@ use self::sending_link::FirstConnection;
 pub use self::sending_link::{SendingLink, tune};
 pub use self::sources::{Sources, find as find_sources};
 use self::steering::Steering;
+pub use self::stream::Input;
 use crate::accounts::Accounts;
 use crate::clock;
 use crate::confined::confined;
@@ -174,13 +177,13 @@ fn send(
         }
     };
     let machine = machine(&sources, options);
-    let Sources { roots, problems, selection, listed, settled, receipt, .. } = sources;
+    let Sources { roots, problems, selection, listed, settled, receipt, input, .. } = sources;
     let share = selection.as_ref().and_then(|selection| selection.share().cloned());
     let controller = steering::controller(&control, tuned.as_ref(), options, account.max_rate());
     let first = FirstConnection { controller, control, tuned, peer, privileges };
     let (mut executor, queues) = Executor::new(first, machine, (options, digests), pool, events);
     executor.asked_about = AskedAbout::of(&roots, options);
-    executor.receipt = receipt;
+    (executor.receipt, executor.input) = (receipt, input);
     executor.followed = settled;
     executor.announced_owners = accounts.map(|accounts| Mutex::new(AnnouncedOwners::new(accounts)));
     let Queues { outgoing, work } = queues;
@@ -215,6 +218,7 @@ fn send(
 
 /// The state machine of a session that sends these sources.
 fn machine(sources: &Sources, options: &SendOptions) -> Sender {
+    let of_input = if sources.input.is_some() { Features::STREAMS } else { Features::NONE };
     let settings = Settings {
         dry_run: options.dry_run,
         keeps_journal: sources.is_run() && !options.dry_run,
@@ -223,7 +227,7 @@ fn machine(sources: &Sources, options: &SendOptions) -> Sender {
         awaits_deletion: options.mirrored != Mirrored::No,
         awaits_receipt: sources.receipt.is_some(),
         follows: sources.settled.is_some(),
-        needs: options.needs().union(sources.needs),
+        needs: options.needs().union(sources.needs).union(of_input),
     };
     Sender::new(settings, sources.begin())
 }
@@ -340,7 +344,7 @@ fn obstacle(sources: &Sources) -> Option<Refusal> {
     if let Some(reason) = &sources.unseen {
         return Some(Refusal { kind: RefusalKind::Internal, reason: clip(reason.clone()) });
     }
-    if !sources.roots.is_empty() {
+    if !sources.roots.is_empty() || sources.input.is_some() {
         return None;
     }
     let reasons: Vec<&str> = sources.problems.iter().map(|problem| problem.reason.as_str()).collect();
@@ -365,6 +369,11 @@ impl FoundSources<'_> {
                 return;
             }
             executor.with(|machine| machine.on_problem(problem));
+        }
+        if let Some(input) = &executor.input
+            && stream::announce(executor, input).is_none()
+        {
+            return;
         }
         let listed = match self.listed {
             None if self.options.listed.is_some() => {

@@ -48,7 +48,8 @@ impl Progress {
         connections: &Connections<'_>,
         counts: &Counts,
     ) {
-        let totals = (counts.totals.files, counts.totals.bytes, counts.totals.complete);
+        let known = counts.known_totals();
+        let totals = (known.files, known.bytes, known.complete);
         if totals != self.last_totals {
             self.last_totals = totals;
             (executor.events)(Event::Scanned { files: totals.0, bytes: totals.1, complete: totals.2 });
@@ -65,9 +66,9 @@ impl Progress {
         (executor.events)(Event::Progress(Sample {
             seconds: (now - self.start).as_secs_f64(),
             bytes_done: (feedback.received + (counts.resumed_bytes + counts.unchanged_bytes).as_u64())
-                .min(counts.totals.bytes),
+                .min(if known.complete { known.bytes } else { u64::MAX }),
             unchanged_bytes: counts.unchanged_bytes.as_u64(),
-            bytes_total: counts.totals.bytes,
+            bytes_total: known.bytes,
             files_done: counts.files_done + counts.skipped + counts.kept.all() + counts.linked + counts.renamed,
             rate_bps: rate.as_bits_per_second(),
             limited_by: executor.stages.current(),

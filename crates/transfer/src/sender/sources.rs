@@ -12,6 +12,7 @@ use super::examination::leaf;
 use super::listed::{AskedList, ListSource};
 use super::selection::Selection;
 use super::settled::Queue;
+use super::stream::Input;
 use crate::identity::Identities;
 use crate::name_list::NameList;
 use crate::path_text;
@@ -28,8 +29,8 @@ const ONE_BY_ONE: usize = 64;
 const UNFINISHED: &str = "its name is one that icdc keeps for unfinished files, which are not copied";
 
 /// Reason for not copying a link to an open file.
-const DESCRIPTOR: &str = ": standard input and <(COMMAND) are open files of this process, which a copy does not read; \
-                          write the data to a file and name that";
+const DESCRIPTOR: &str = ": standard input and <(COMMAND) are open files of this process, which have no name to copy; for \
+                          standard input write - as the source, for others write the data to a file and name that";
 
 /// Reason for not copying what is listed below a source.
 const NOT_ABOVE: &str = ": is no directory, and the names of --files-from are below one";
@@ -53,6 +54,7 @@ impl Root {
 }
 
 /// The sources of a run.
+#[derive(Default)]
 pub struct Sources {
     /// Id of the job for this host and these sources, see
     /// [`Begin::job`](icdc_protocol::message::Begin).
@@ -74,6 +76,8 @@ pub struct Sources {
     pub(crate) listed: Option<ListSource<'static>>,
     /// What settles in the sources; `None` unless they are followed.
     pub(crate) settled: Option<Arc<Queue>>,
+    /// The stream that is the only source; `None` for others.
+    pub(crate) input: Option<Input>,
     /// Takes the receipt that the receiver is to give; `None` if none is.
     pub(crate) receipt: Option<Arc<dyn ReceiptSink>>,
     /// Features that the receiver must have for its own options.
@@ -81,6 +85,14 @@ pub struct Sources {
 }
 
 impl Sources {
+    /// A stream as the only source.
+    #[must_use]
+    pub fn stream(input: Input) -> Self {
+        let job = *blake3::Hasher::new_derive_key("icdc job of a stream 1").finalize().as_bytes();
+        let named = vec![Source { name: Vec::new(), kind: SourceKind::Stream, identity: None }];
+        Self { job, named, input: Some(input), ..Self::default() }
+    }
+
     /// Limits the sources to `selection`. Such a run is recognized again on every host that has the
     /// same selection.
     #[must_use]
@@ -161,7 +173,7 @@ impl Sources {
     /// Whether there is more than one item to send, so that the receiver keeps a journal of the
     /// run.
     pub(crate) fn is_run(&self) -> bool {
-        self.named.len() > 1 || self.named.iter().any(|source| source.kind != SourceKind::Item)
+        self.named.len() > 1 || self.named.iter().any(|source| source.kind.is_directory())
     }
 }
 
@@ -215,6 +227,7 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
         selection: None,
         listed: None,
         settled: None,
+        input: None,
         receipt: None,
         needs: Features::NONE,
     }

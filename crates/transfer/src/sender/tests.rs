@@ -54,6 +54,7 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
         asked: None,
         listed: None,
         options: &receive,
+        output: None,
         allowed: receiver::Allowed::default(),
         peer: Features::OURS,
         notary: None,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
-    Begin, Digest, Entry, EntryId, FileDigest, Kept, Message, Ready, SnapshotNews, SnapshotTime,
+    Begin, Digest, Entry, EntryId, FileDigest, Kept, Message, Ready, SnapshotNews, SnapshotTime, Streamed,
 };
 use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
@@ -485,6 +485,8 @@ pub struct Stored {
     pub is_durable: bool,
     /// Number of its bytes that are not durable.
     pub bytes: ByteCount,
+    /// Length and time of a stream; `None` for a file, whose announcement has them.
+    pub streamed: Option<Streamed>,
 }
 
 /// The first name of a file with several.

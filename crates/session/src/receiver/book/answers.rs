@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::limits::{BLOCK_SIZE, MAX_ENTRIES, PACK_FILE_LIMIT};
+use icdc_protocol::limits::{BLOCK_SIZE, MAX_ENTRIES, MAX_FILE_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Kept, Message, Want, Wants};
 use icdc_protocol::receipt::line::Status;
 use icdc_units::{ByteCount, Time};
@@ -19,7 +19,7 @@ use crate::Failure;
 
 /// Contents of a large file that are requested.
 pub(super) struct LargeContents {
-    /// Length of the file in bytes.
+    /// Length of the file in bytes; of a stream, the most that it may have.
     pub(super) size: u64,
     /// Path of the item below the destination.
     pub(super) path: Vec<u8>,
@@ -278,6 +278,11 @@ impl<P> Book<P> {
                     let what = LargeContents { size, path, held, basis };
                     self.expect(id, what);
                 }
+            }
+            EntryKind::Stream => {
+                let path = tracked.item.path.clone();
+                self.remember(id, Progress::Coming);
+                self.expect(id, LargeContents { size: MAX_FILE_SIZE, path, held, basis });
             }
             EntryKind::Directory => {}
         }

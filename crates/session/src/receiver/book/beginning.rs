@@ -80,7 +80,7 @@ impl<P> Book<P> {
             refuse_unasked(&begin.sources, asked)?;
         }
         let many = begin.sources.len() > 1
-            || begin.sources.iter().any(|source| source.kind != SourceKind::Item)
+            || begin.sources.iter().any(|source| source.kind.is_directory())
             || self.settings.options.snapshot.is_some();
         self.is_journaled = many && !self.settings.options.dry_run;
         let is_journaled = self.is_journaled;
@@ -188,6 +188,7 @@ fn is_answer(source: &Source, path: &[u8]) -> bool {
         _ if trimmed == b"~" => true,
         SourceKind::Contents => trimmed.len() < path.len() || matches!(last, b"" | b"." | b".."),
         SourceKind::Item | SourceKind::Directory => source.name == last || matches(),
+        SourceKind::Stream => false,
     }
 }
 

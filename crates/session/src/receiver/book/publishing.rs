@@ -86,7 +86,12 @@ impl<P> Book<P> {
     pub fn on_stored(&mut self, now: Time, id: EntryId, stored: Stored) {
         self.last = now;
         match self.items.get_mut(&id) {
-            Some(Tracked { state: state @ ItemState::Wanted, .. }) => *state = ItemState::Staging(stored.digest),
+            Some(Tracked { state: state @ ItemState::Wanted, item }) => {
+                *state = ItemState::Staging(stored.digest);
+                if let Some(streamed) = stored.streamed {
+                    streamed.describe(&mut item.entry);
+                }
+            }
             _ => return self.ask(Action::Discard(id)),
         }
         self.staged(id, stored.bytes, stored.is_durable);

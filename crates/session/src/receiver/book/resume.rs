@@ -123,6 +123,7 @@ fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Ver
     let existing = if terms.only_new { Existing::Replace } else { options.existing };
     match &item.entry.kind {
         EntryKind::File { .. } => {}
+        EntryKind::Stream => return None,
         _ if !existing.skips_equal() => return None,
         EntryKind::Special(special) => return same_special(item, *special, options, facts),
         EntryKind::HardLink { to, .. } => {
@@ -178,8 +179,12 @@ fn contents(
     options: &ReceiveOptions,
     facts: &mut impl Facts,
 ) -> Result<Verdict, Failure> {
-    let EntryKind::File { sparse, .. } = item.entry.kind else { return Ok(EVERYTHING) };
-    if item.size() <= ByteCount::new(PACK_FILE_LIMIT) || options.dry_run {
+    let sparse = match item.entry.kind {
+        EntryKind::File { sparse, .. } if item.size() > ByteCount::new(PACK_FILE_LIMIT) => Some(sparse),
+        EntryKind::Stream => None,
+        _ => return Ok(EVERYTHING),
+    };
+    if options.dry_run {
         return Ok(EVERYTHING);
     }
     match facts.stat().map(|stat| stat.kind) {
@@ -190,6 +195,8 @@ fn contents(
         Some(Kind::Other(what)) => return Err(cannot_replace(&facts.shown(), what)),
         _ => {}
     }
+    // Nobody knows a stream again.
+    let Some(sparse) = sparse else { return Ok(EVERYTHING) };
     let basis = find_basis(options, facts);
     if !options.resume || item.size() <= ByteCount::from(BLOCK_SIZE) {
         return Ok(wanted(None, basis));

@@ -2,7 +2,7 @@
 
 use icdc_protocol::block_map::{block_length, block_offset};
 use icdc_protocol::digest;
-use icdc_protocol::message::{Digest, EntryId, FileDigest, FileEnd};
+use icdc_protocol::message::{Digest, EntryId, FileDigest, ItemEnd, Streamed};
 use icdc_units::ByteCount;
 
 use crate::failure::Failure;
@@ -45,6 +45,8 @@ pub enum Action<B> {
     Finish {
         /// Id of the file.
         id: EntryId,
+        /// Length and time of a stream; `None` for a file, whose announcement has them.
+        streamed: Option<Streamed>,
     },
     /// Drop the page cache of the file, which is durable, and find the ranges that hold data on the
     /// medium. Answered by `on_data_found`.
@@ -62,7 +64,7 @@ pub enum Action<B> {
     /// Report that this number of further bytes has become durable.
     Durable(ByteCount),
     /// Pass on the end of an item that is not among these files.
-    Foreign(FileEnd),
+    Foreign(ItemEnd),
     /// The file is complete under its staging name and leaves the machine.
     Stored {
         /// Id of the file.
@@ -71,6 +73,8 @@ pub enum Action<B> {
         digest: FileDigest,
         /// Number of its bytes that are not durable; zero where all of it is, with its metadata.
         unsynced: ByteCount,
+        /// Length and time of a stream; `None` for a file.
+        streamed: Option<Streamed>,
     },
     /// The file is given up and leaves the machine.
     Lost {

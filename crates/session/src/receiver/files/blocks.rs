@@ -1,6 +1,6 @@
 //! The blocks of one open file: which are there, written, durable, and noted in its journal.
 
-use icdc_protocol::block_map::{BlockMap, block_length};
+use icdc_protocol::block_map::{BeyondEnd, BlockMap};
 use icdc_protocol::message::Digest;
 use icdc_units::{ByteCount, Span, Time};
 
@@ -88,6 +88,11 @@ impl Blocks {
         &self.map
     }
 
+    /// Sets the file's size, which was not known before; an error if it does not have all these blocks.
+    pub(super) fn set_size(&mut self, size: ByteCount) -> Result<(), BeyondEnd> {
+        self.map.set_size(size.as_u64())
+    }
+
     /// Records a block that has arrived; false if it is present already, or beyond the end of the
     /// file.
     pub(super) fn arrived(&mut self, index: u32, value: Digest) -> bool {
@@ -99,12 +104,12 @@ impl Blocks {
         self.map.remove(index);
     }
 
-    /// Records that the write of a block has completed.
-    pub(super) fn written(&mut self, index: u32, now: Time) {
+    /// Records that the write of a block of this length has completed.
+    pub(super) fn written(&mut self, index: u32, length: ByteCount, now: Time) {
         if let Some(value) = self.map.get(index) {
             self.unsynced.blocks.push((index, value));
             self.unsynced.times = Some((self.unsynced.times.map_or(now, |(first, _)| first), now));
-            self.unsynced.bytes += ByteCount::from(block_length(self.map.size(), index));
+            self.unsynced.bytes += length;
         }
     }
 

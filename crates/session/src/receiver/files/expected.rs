@@ -7,12 +7,21 @@ use icdc_units::ByteCount;
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// Length of the complete file.
-    pub size: ByteCount,
+    pub length: Length,
     /// Whether the file may have holes.
     pub sparse: bool,
     /// Blocks that an earlier run has noted as durable, with their digests; each is compared with
     /// the medium. `None` for a file without any.
     pub held: Option<BlockMap>,
+}
+
+/// Length of a file whose blocks arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// It is known from the announcement.
+    Known(ByteCount),
+    /// It is that of a stream, which tells it at its end.
+    Stream,
 }
 
 /// Outcome of opening a large file's part file and journal.

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::block_map::{BlockMap, block_count};
 use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{Digest, EntryId, FileDigest};
+use icdc_protocol::message::{Digest, EntryId, FileDigest, Streamed};
 use icdc_units::{ByteCount, Time};
 
 use super::action::{Action, Contents, Loss, Read};
@@ -14,13 +14,14 @@ use super::context::{Context, Presence};
 use super::digests::is_as_announced;
 use super::expected::{Expected, Opened};
 use super::receiving::{End, Receiving};
+use super::size::{Mismatch, Size};
 use crate::failure::Failure;
 
 /// State machine of one large file.
 #[derive(Debug)]
 pub(super) struct File<B> {
     id: EntryId,
-    size: ByteCount,
+    size: Size,
     sparse: bool,
     /// Number of actions and reads whose outcome is not known yet.
     pending: u32,
@@ -84,8 +85,8 @@ enum Reason {
 /// Events of the file; `context` is the state that it shares with the session's other files.
 impl<B> File<B> {
     pub(super) fn new(id: EntryId, expected: Expected, context: &mut Context<B>) -> Self {
-        let Expected { size, sparse, held } = expected;
-        let mut file = Self { id, size, sparse, pending: 0, phase: Phase::Expected };
+        let Expected { length, sparse, held } = expected;
+        let mut file = Self { id, size: Size::new(length), sparse, pending: 0, phase: Phase::Expected };
         if held.is_some() {
             file.open(held, context);
         }
@@ -99,6 +100,9 @@ impl<B> File<B> {
     pub(super) fn on_block(&mut self, index: u32, value: Digest, block: B, context: &mut Context<B>) {
         if matches!(self.phase, Phase::Expected) {
             self.open(None, context);
+        }
+        if self.size.streamed().is_some_and(|streamed| index >= block_count(streamed.size)) {
+            return self.give_up(Loss::DigestsDiffer, context);
         }
         match &mut self.phase {
             Phase::Opening { waiting, end: None | Some(Ok(_)), .. } => waiting.push((index, value, block)),
@@ -119,6 +123,13 @@ impl<B> File<B> {
             | Phase::ReadingBack { .. }
             | Phase::Leaving { .. }
             | Phase::Ended => {}
+        }
+    }
+
+    pub(super) fn on_last_of_stream(&mut self, index: u32, length: ByteCount, context: &mut Context<B>) {
+        match self.size.with_last(index, length) {
+            Ok(size) => self.size = size,
+            Err(Mismatch) => self.give_up(Loss::DigestsDiffer, context),
         }
     }
 
@@ -146,13 +157,26 @@ impl<B> File<B> {
         }
     }
 
-    pub(super) fn on_end(&mut self, blocks: u32, digest: FileDigest, context: &mut Context<B>) {
+    /// Handles the end of a stream: the number of its blocks follows from its size.
+    pub(super) fn on_stream_end(&mut self, streamed: Streamed, digest: Digest, context: &mut Context<B>) {
+        let blocks = block_count(streamed.size);
+        let has_more = matches!(&self.phase, Phase::Receiving(receiving) if receiving.arrived > blocks);
+        match self.size.ended(streamed) {
+            Ok(size) if !has_more => {
+                self.size = size;
+                self.on_end(End { blocks, digest: FileDigest::Blake3(digest) }, context);
+            }
+            Ok(_) | Err(Mismatch) => self.give_up(Loss::DigestsDiffer, context),
+        }
+    }
+
+    pub(super) fn on_end(&mut self, announced: End, context: &mut Context<B>) {
         if matches!(self.phase, Phase::Expected) {
             self.open(None, context);
         }
         match &mut self.phase {
-            Phase::Opening { end: end @ (None | Some(Ok(_))), .. } => *end = Some(Ok(End { blocks, digest })),
-            Phase::Receiving(receiving) => receiving.end = Some(End { blocks, digest }),
+            Phase::Opening { end: end @ (None | Some(Ok(_))), .. } => *end = Some(Ok(announced)),
+            Phase::Receiving(receiving) => receiving.end = Some(announced),
             Phase::Expected
             | Phase::Opening { .. }
             | Phase::Finishing { .. }
@@ -201,7 +225,7 @@ impl<B> File<B> {
             }
         };
         let unchecked = held.iter().flat_map(BlockMap::iter).collect();
-        let blocks = Blocks::new(self.size, held, journaled);
+        let blocks = Blocks::new(self.size.bytes(), held, journaled);
         let end = match end.transpose() {
             Ok(end) => end,
             Err(loss) => {
@@ -222,10 +246,11 @@ impl<B> File<B> {
 
     pub(super) fn on_written(&mut self, index: u32, outcome: Result<(), Failure>, now: Time, context: &mut Context<B>) {
         self.pending -= 1;
+        let length = self.size.length_of(index);
         match outcome {
             Ok(()) => {
                 if let Some(blocks) = self.blocks() {
-                    blocks.written(index, now);
+                    blocks.written(index, length, now);
                 }
                 self.advance(context);
             }
@@ -271,9 +296,10 @@ impl<B> File<B> {
     pub(super) fn on_finished(&mut self, outcome: Result<(), Failure>, context: &mut Context<B>) {
         self.pending -= 1;
         match (std::mem::replace(&mut self.phase, Phase::Ended), outcome) {
-            (Phase::Finishing { blocks, digest }, Ok(())) if self.size.as_u64() <= BLOCK_SIZE as u64 => {
+            (Phase::Finishing { blocks, digest }, Ok(())) if self.size.bytes() <= ByteCount::from(BLOCK_SIZE) => {
                 // One block: made durable together with the small files.
-                context.push(Action::Stored { id: self.id, digest, unsynced: blocks.unsynced() });
+                let (id, streamed) = (self.id, self.size.streamed());
+                context.push(Action::Stored { id, digest, unsynced: blocks.unsynced(), streamed });
             }
             (Phase::Finishing { mut blocks, digest }, Ok(())) => {
                 blocks.begin_checkpoint();
@@ -417,20 +443,22 @@ impl<B> File<B> {
     /// Checks the digest once all blocks are written and the held ones are intact; then finishes
     /// the file.
     fn complete(&mut self, context: &mut Context<B>) {
-        let (blocks, digest) = match std::mem::replace(&mut self.phase, Phase::Ended) {
+        let (mut blocks, digest) = match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Receiving(Receiving { blocks, end: Some(End { digest, .. }), .. }) => (blocks, digest),
             phase => {
                 self.phase = phase;
                 return;
             }
         };
-        let is_right = is_as_announced(&digest, blocks.map(), self.sparse);
+        // Until now a stream's blocks were those of a file of the greatest size.
+        let has_size = self.size.is_filled() && blocks.set_size(self.size.bytes()).is_ok();
+        let is_right = has_size && is_as_announced(&digest, blocks.map(), self.sparse);
         self.phase = Phase::Finishing { blocks, digest };
         if !is_right {
             return self.give_up(Loss::DigestsDiffer, context);
         }
         self.pending += 1;
-        context.push(Action::Finish { id: self.id });
+        context.push(Action::Finish { id: self.id, streamed: self.size.streamed() });
     }
 
     /// Reads the file back if that is wanted, otherwise stores it, after the last checkpoint.
@@ -450,7 +478,8 @@ impl<B> File<B> {
     fn stored(&mut self, context: &mut Context<B>) {
         if let Phase::Flushing { digest, .. } | Phase::ReadingBack { digest, .. } = self.phase {
             self.phase = Phase::Ended;
-            context.push(Action::Stored { id: self.id, digest, unsynced: ByteCount::ZERO });
+            let (id, streamed) = (self.id, self.size.streamed());
+            context.push(Action::Stored { id, digest, unsynced: ByteCount::ZERO, streamed });
         }
     }
 

@@ -15,6 +15,7 @@ mod digests;
 mod failures;
 mod held;
 mod link_end;
+mod streams;
 
 const ID: EntryId = 7;
 const BLOCK: ByteCount = ByteCount::new(BLOCK_SIZE as u64);
@@ -53,7 +54,7 @@ struct Bench {
 impl Bench {
     /// A new file of `blocks` whole blocks without holes.
     fn new(blocks: u32) -> Self {
-        Self::of(Expected { size: whole(blocks), sparse: false, held: None }, false)
+        Self::of(Expected { length: Length::Known(whole(blocks)), sparse: false, held: None }, false)
     }
 
     fn of(expected: Expected, verify: bool) -> Self {
@@ -82,6 +83,12 @@ impl Bench {
         self.write(index);
     }
 
+    /// The block that has opened the file is written.
+    fn take_first(&mut self) {
+        assert_eq!(self.actions(), [written(0)]);
+        self.write(0);
+    }
+
     fn write(&mut self, index: u32) {
         self.write_at(index, Span::ZERO);
     }
@@ -93,7 +100,7 @@ impl Bench {
     /// The whole file is there, and its length and metadata are set.
     fn finished(mut self, blocks: u32) -> Self {
         self.files.on_end(end(blocks, digest(blocks)));
-        assert_eq!(self.actions(), [Action::Finish { id: ID }]);
+        assert_eq!(self.actions(), [Action::Finish { id: ID, streamed: None }]);
         self.files.on_finished(ID, Ok(()));
         self
     }
@@ -129,11 +136,11 @@ fn held(indexes: impl IntoIterator<Item = u32>, blocks: u32) -> Expected {
     for index in indexes {
         held.insert(index, value(index)).unwrap();
     }
-    Expected { size: whole(blocks), sparse: false, held: Some(held) }
+    Expected { length: Length::Known(whole(blocks)), sparse: false, held: Some(held) }
 }
 
 fn stored(blocks: u32) -> Action<u32> {
-    Action::Stored { id: ID, digest: digest(blocks), unsynced: ByteCount::ZERO }
+    Action::Stored { id: ID, digest: digest(blocks), unsynced: ByteCount::ZERO, streamed: None }
 }
 
 fn lost(failure: Failure, keep: bool) -> Action<u32> {
@@ -190,7 +197,7 @@ fn the_end_may_come_before_blocks_and_even_before_the_file_is_open() {
     bench.write(0);
     assert_eq!(bench.actions(), [written(0)], "block 1 is not written");
     bench.write(1);
-    assert_eq!(bench.actions(), [Action::Finish { id: ID }]);
+    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None }]);
 }
 
 #[test]
@@ -202,7 +209,7 @@ fn a_block_that_comes_twice_counts_once() {
     assert_eq!(bench.actions(), [written(0)]);
     bench.take(1);
     bench.block(1);
-    assert_eq!(bench.actions(), [Action::Finish { id: ID }]);
+    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None }]);
 }
 
 #[test]
@@ -214,13 +221,14 @@ fn a_block_beyond_the_end_is_nothing() {
 #[test]
 fn one_block_needs_neither_journal_nor_sync_of_its_own() {
     for size in [ByteCount::new(5000), BLOCK] {
-        let mut bench = Bench::of(Expected { size, sparse: false, held: None }, true).opened_by(0);
+        let mut bench =
+            Bench::of(Expected { length: Length::Known(size), sparse: false, held: None }, true).opened_by(0);
         let digest = FileDigest::Blake3(root(size.as_u64(), &[value(0)]).unwrap());
         bench.files.on_end(end(1, digest));
         bench.write(0);
-        assert_eq!(bench.actions(), [written(0), Action::Finish { id: ID }]);
+        assert_eq!(bench.actions(), [written(0), Action::Finish { id: ID, streamed: None }]);
         bench.files.on_finished(ID, Ok(()));
-        bench.ends(&[Action::Stored { id: ID, digest, unsynced: size }]);
+        bench.ends(&[Action::Stored { id: ID, digest, unsynced: size, streamed: None }]);
     }
 }
 
@@ -229,5 +237,5 @@ fn an_item_that_is_none_of_the_files_ends_elsewhere() {
     let mut bench = Bench::new(2);
     let foreign = FileEnd { id: ID + 1, ..given_up(true) };
     bench.files.on_end(foreign.clone());
-    assert_eq!(bench.actions(), [Action::Foreign(foreign)]);
+    assert_eq!(bench.actions(), [Action::Foreign(foreign.into())]);
 }

@@ -168,7 +168,7 @@ fn an_item_is_asked_for_once_and_then_gives_what_the_receiver_holds() {
     assert_eq!(ledger.resend(id, 3), Some(false), "there is no such block");
     assert_eq!((ledger.resend(id, 2), ledger.resend(id, 2)), (Some(true), Some(false)), "it holds two blocks");
     let end = ledger.read(id, 1, Ok(FileDigest::Blake3([9; 32]))).unwrap();
-    assert_eq!(ledger.end_of(id), Some(end));
+    assert_eq!(ledger.end_of(id), Some(end.into()));
     assert_eq!(ledger.digest(id), Some(FileDigest::Blake3([9; 32])));
     ledger.settle(id, &Settlement::Published(ledger.digest(id))).unwrap();
     assert_eq!((ledger.resend(id, 0), ledger.end_of(id), ledger.digest(id)), (None, None, None));

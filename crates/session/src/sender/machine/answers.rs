@@ -2,7 +2,8 @@
 
 use icdc_protocol::limits::PACK_FILE_LIMIT;
 use icdc_protocol::message::{
-    Basis, Candidates, Deletion, Done, EntryId, FileDigest, Message, Refusal, RefusalKind, SnapshotNews, Want, Wants,
+    Basis, Candidates, Deletion, Done, EntryId, EntryKind, FileDigest, Message, Refusal, RefusalKind, SnapshotNews,
+    Want, Wants,
 };
 use icdc_protocol::receipt::line::Status;
 use icdc_units::ByteCount;
@@ -151,7 +152,7 @@ impl Sender {
         if want == Want::Contents {
             return self.link_as_file(id, small);
         }
-        let (size, is_file) = (item.size(), item.is_file());
+        let (size, is_file, is_stream) = (item.size(), item.is_file(), item.entry.kind == EntryKind::Stream);
         let told = self.ledger.told_digest(id);
         let held = self.ledger.ask(id);
         let held = held.map_err(|_| SessionError::Protocol(format!("asks twice for item {id}")))?;
@@ -162,6 +163,7 @@ impl Sender {
             Want::All | Want::Rest | Want::Difference if self.settings.dry_run => {
                 self.settle_durable(id, Settlement::Published(None), Fate::WouldSend);
             }
+            Want::All if is_stream => self.actions.push_back(Action::ReadStream(id)),
             Want::All if is_file && size <= ByteCount::new(PACK_FILE_LIMIT) => small.push((id, size)),
             Want::All | Want::Rest | Want::Difference if is_file => {
                 self.ledger.resumed(held.as_ref().map_or(ByteCount::ZERO, |held| ByteCount::new(held.bytes())));
@@ -204,7 +206,7 @@ impl Sender {
             self.actions.push_back(Action::Read { id, held: None, described: false });
         }
         // More is to be sent than the announced totals.
-        self.queue(Message::Totals(self.ledger.counts().totals));
+        self.queue(Message::Totals(self.ledger.counts().known_totals()));
         Ok(())
     }
 
@@ -222,7 +224,7 @@ impl Sender {
             return Ok(());
         };
         match outcome {
-            Ok(theirs) if item.is_file() && (theirs.is_none() || theirs != self.ledger.digest(id)) => {
+            Ok(theirs) if item.has_contents() && (theirs.is_none() || theirs != self.ledger.digest(id)) => {
                 let path = item.path.escape_ascii();
                 Err(SessionError::Protocol(format!("the receiver published {path} with another digest than was sent")))
             }

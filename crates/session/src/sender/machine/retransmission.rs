@@ -1,7 +1,7 @@
 //! Frames that a connection still owed when it ended: read again and retransmitted over whichever
 //! connection is ready.
 
-use icdc_protocol::message::Message;
+use icdc_protocol::message::{FileEnd, ItemEnd};
 
 use super::super::action::Action;
 use super::super::debts::{Account, Debt};
@@ -29,7 +29,8 @@ impl Sender {
         match debt {
             Debt::Block { id, index } => {
                 // No block is awaited of a file that could not be read to its end.
-                let is_given_up = self.ledger.end_of(id).is_some_and(|end| end.outcome.is_err());
+                let is_given_up =
+                    matches!(self.ledger.end_of(id), Some(ItemEnd::File(FileEnd { outcome: Err(_), .. })));
                 if self.ledger.pending(id).is_some() && !is_given_up {
                     self.actions.push_back(Action::ReadAgain { id, index });
                 }
@@ -43,7 +44,7 @@ impl Sender {
             // It may overtake the file's blocks, which are counted.
             Debt::End(id) => {
                 if let Some(end) = self.ledger.end_of(id) {
-                    self.queue(Message::FileEnd(end));
+                    self.queue(end.into());
                 }
             }
         }

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{BlockHeader, EntryId, FileDigest, FileEnd, Message, Ready};
+use icdc_protocol::message::{BlockHeader, EntryId, FileDigest, ItemEnd, Message, Ready, Streamed};
 use icdc_session::failure::Failure;
-use icdc_session::receiver::files::{Action, Expected, Files};
+use icdc_session::receiver::files::{Action, Expected, Files, Length};
 use icdc_units::{ByteCount, Span, Time};
 
 use self::operations::Operation;
@@ -35,7 +35,7 @@ pub(crate) enum Job {
     Expect { id: EntryId, plan: Box<Plan>, expected: Expected },
     Block { header: BlockHeader, block: Block },
     Outdated { id: EntryId, index: u32 },
-    End(FileEnd),
+    End(ItemEnd),
     Confirmed,
     LinkEnded,
 }
@@ -50,12 +50,13 @@ pub(crate) enum Report {
         is_durable: bool,
         digest: FileDigest,
         unsynced: ByteCount,
+        streamed: Option<Streamed>,
     },
     Lost {
         id: EntryId,
         failure: Failure,
     },
-    Foreign(FileEnd),
+    Foreign(ItemEnd),
     /// Every file has ended behind the link's end.
     Ended,
 }
@@ -108,6 +109,8 @@ pub(crate) struct Data {
     inbox: VecDeque<Job>,
     actions: VecDeque<Action<Block>>,
     planned: BTreeMap<EntryId, Plan>,
+    /// Those of the files that are streams.
+    streams: BTreeSet<EntryId>,
     open: BTreeMap<EntryId, OpenFile>,
     waiting: Option<Waiting>,
     operations: BTreeMap<u64, Operation>,
@@ -140,6 +143,7 @@ impl Data {
             inbox: VecDeque::new(),
             actions: VecDeque::new(),
             planned: BTreeMap::new(),
+            streams: BTreeSet::new(),
             open: BTreeMap::new(),
             waiting: None,
             operations: BTreeMap::new(),
@@ -217,10 +221,19 @@ impl Data {
         match job {
             Job::Expect { id, plan, expected } => {
                 self.planned.insert(id, *plan);
+                if expected.length == Length::Stream {
+                    self.streams.insert(id);
+                }
                 self.files.expect(id, expected);
             }
             Job::Block { header, block } => {
                 self.check_is_news(&header, env);
+                let is_stream = self.streams.contains(&header.id);
+                if let Some(length) = env.audit.length_of(block.number, header.index).filter(|_| is_stream)
+                    && length < ByteCount::from(BLOCK_SIZE)
+                {
+                    self.files.on_last_of_stream(header.id, header.index, length);
+                }
                 self.files.on_block(header.id, header.index, header.value, block);
             }
             Job::Outdated { id, index } => self.files.on_outdated(id, index),
@@ -296,8 +309,8 @@ impl Data {
                 let outcome = self.note(id, &blocks, env);
                 self.files.on_noted(id, outcome);
             }
-            Action::Finish { id } => {
-                let outcome = self.finish(id, env);
+            Action::Finish { id, streamed } => {
+                let outcome = self.finish(id, streamed, env);
                 self.files.on_finished(id, outcome);
             }
             Action::FindData { id } => {
@@ -318,14 +331,15 @@ impl Data {
             }
             Action::Durable(_) => {}
             Action::Foreign(end) => reports.push(Report::Foreign(end)),
-            Action::Stored { id, digest, unsynced } => {
+            Action::Stored { id, digest, unsynced, streamed } => {
                 self.arrived.remove(&id);
                 let Some(file) = self.open.remove(&id) else { return env.violate(format!("file {id} is not open")) };
-                let is_durable = file.plan.header.size > BLOCK_SIZE as u64;
+                let size = streamed.map_or(file.plan.header.size, |streamed| streamed.size);
+                let is_durable = size > BLOCK_SIZE as u64;
                 if !is_durable {
                     env.disk.unlock(file.part, self.holder);
                 }
-                reports.push(Report::Stored { id, part: file.part, is_durable, digest, unsynced });
+                reports.push(Report::Stored { id, part: file.part, is_durable, digest, unsynced, streamed });
             }
             Action::Lost { id, loss, keep } => {
                 if let (false, Some((file, _))) = (loss.is_passing(), self.arrived.remove(&id)) {
@@ -373,7 +387,7 @@ impl Data {
         Ok(())
     }
 
-    fn finish(&mut self, id: EntryId, env: &mut Environment) -> Result<(), Failure> {
+    fn finish(&mut self, id: EntryId, streamed: Option<Streamed>, env: &mut Environment) -> Result<(), Failure> {
         let Some(OpenFile { plan, part, .. }) = self.open.get(&id) else {
             env.violate(format!("finishes file {id}, which is not open"));
             return Err("is not open".into());
@@ -381,9 +395,12 @@ impl Data {
         if env.random.permille(env.faults.names) {
             return Err(Failure::Passing("cannot be given its metadata".into()));
         }
-        env.disk.write(*part, Write::Length(plan.header.size));
+        let (size, mtime) = streamed.map_or((plan.header.size, plan.mtime), |streamed| {
+            (streamed.size, (streamed.mtime_seconds, streamed.mtime_nanos))
+        });
+        env.disk.write(*part, Write::Length(size));
         env.disk.write(*part, Write::Mode(plan.mode));
-        env.disk.write(*part, Write::Mtime(plan.mtime));
+        env.disk.write(*part, Write::Mtime(mtime));
         Ok(())
     }
 }

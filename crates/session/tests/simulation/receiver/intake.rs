@@ -99,7 +99,8 @@ impl ReceiverEnd {
                 let place = Some(self.ring.take());
                 self.names.push(names::Job::Pack(items, Contents { bytes, _place: place }));
             }
-            (Message::FileEnd(end), _) => self.data.push(data::Job::End(end)),
+            (Message::FileEnd(end), _) => self.data.push(data::Job::End(end.into())),
+            (Message::StreamEnd(end), _) => self.data.push(data::Job::End(end.into())),
             (Message::Confirmed, _) => {
                 self.names.push(names::Job::Message(Box::new(Message::Confirmed)));
                 self.data.push(data::Job::Confirmed);

@@ -19,6 +19,7 @@ use icdc_session::SessionError;
 use icdc_session::receiver::book::owners::Targets;
 use icdc_session::receiver::book::{Book, Settings};
 use icdc_session::receiver::ending::{self, Ending};
+use icdc_session::receiver::files::Length;
 use icdc_session::receiver::frames_arrived::Connections as Arrived;
 use icdc_session::receiver::parts::Parts;
 use icdc_units::Time;
@@ -387,8 +388,8 @@ impl ReceiverEnd {
                     .extend(std::mem::take(&mut self.overtaken).into_iter().map(|held| Reply::Message(Box::new(held))));
             }
             names::Report::Expect { id, plan, expected, existing } => {
-                if let Some(existing) = existing {
-                    self.bases.expect(id, expected.size, expected.held.clone(), existing);
+                if let (Some(existing), Length::Known(size)) = (existing, expected.length) {
+                    self.bases.expect(id, size, expected.held.clone(), existing);
                 }
                 self.data.push(data::Job::Expect { id, plan, expected });
             }
@@ -406,11 +407,11 @@ impl ReceiverEnd {
     fn stored(&mut self, report: data::Report) {
         match report {
             data::Report::Reply(message) => self.replies.push_back(Reply::Message(message)),
-            data::Report::Stored { id, part, is_durable, digest, unsynced } => {
-                self.names.push(names::Job::Stored { id, part, is_durable, digest, unsynced });
+            data::Report::Stored { id, part, is_durable, digest, unsynced, streamed } => {
+                self.names.push(names::Job::Stored { id, part, is_durable, digest, unsynced, streamed });
             }
             data::Report::Lost { id, failure } => self.names.push(names::Job::Lost { id, failure }),
-            data::Report::Foreign(end) => self.names.push(names::Job::Message(Box::new(Message::FileEnd(end)))),
+            data::Report::Foreign(end) => self.names.push(names::Job::Message(Box::new(end.into()))),
             data::Report::Ended => self.files_ended = true,
         }
     }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::message::{
-    Begin, Entry, EntryId, EntryKind, FileDigest, Message, PackItem, ReceiveOptions, SourceKind, TransferId,
+    Begin, Entry, EntryId, EntryKind, FileDigest, Message, PackItem, ReceiveOptions, SourceKind, Streamed, TransferId,
 };
 use icdc_session::SessionError;
 use icdc_session::failure::Failure;
@@ -53,6 +53,7 @@ pub(crate) enum Job {
         is_durable: bool,
         digest: FileDigest,
         unsynced: ByteCount,
+        streamed: Option<Streamed>,
     },
     Lost {
         id: EntryId,
@@ -290,12 +291,12 @@ impl Names {
                 let length = payload.bytes.len();
                 self.book.on_pack(now, &items, length, payload);
             }
-            Job::Stored { id, part, is_durable, digest, unsynced } => {
+            Job::Stored { id, part, is_durable, digest, unsynced, streamed } => {
                 if let Some((directory, name)) = self.place_of(id) {
                     let staging = staging::part(&name);
                     self.made.insert(id, Made { directory, name, staging, inode: part, is_durable });
                 }
-                self.book.on_stored(now, id, Stored { digest, is_durable, bytes: unsynced });
+                self.book.on_stored(now, id, Stored { digest, is_durable, bytes: unsynced, streamed });
             }
             Job::Lost { id, failure } => self.book.on_lost(now, id, failure),
             Job::Compared { id, same } => self.book.on_compared(now, id, same),

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use icdc_protocol::Features;
 use icdc_protocol::message::{
-    Basis, Begin, BlockHeader, CandidateAnswer, CandidatePlace, Candidates, EntryId, Message, PackItem, Source as Named,
+    Basis, Begin, BlockHeader, CandidateAnswer, CandidatePlace, Candidates, EntryId, FileDigest, GivenUp, ItemEnd,
+    Message, PackItem, Source as Named, Streamed,
 };
 use icdc_session::SessionError;
 use icdc_session::sender::{Action, Grant, Need, ReceiptText, Removed, Sender, Settings, Window};
@@ -68,6 +69,8 @@ pub(crate) type Outcome = Result<(), SessionError>;
 pub(crate) struct SenderEnd {
     session: SessionId,
     is_dry: bool,
+    /// The only source is a stream.
+    is_stream: bool,
     machine: Sender,
     pub(crate) scan: Scan,
     scan_waits: bool,
@@ -141,6 +144,7 @@ impl SenderEnd {
         Self {
             session,
             is_dry,
+            is_stream: source.is_stream,
             machine: Sender::new(settings, Begin { job, sources: named }),
             scan: Scan::of(source, moves),
             scan_waits: false,
@@ -227,9 +231,16 @@ impl SenderEnd {
                         self.jobs.push_back(Job::File(Box::new(reading)));
                     }
                 }
+                Action::ReadStream(id) => {
+                    let announced = self.scan.announced[&id].clone();
+                    self.jobs.push_back(Job::File(Box::new(Reading::new(id, announced, None))));
+                }
                 Action::ReadDescribed(basis) => self.jobs.push_back(Job::Described(basis)),
                 Action::ReadAgain { id, index }
                     if env.has(Mutation::PartsAreNotOwed) && self.divided.contains(&(id, index)) => {}
+                Action::ReadAgain { id, .. } if self.is_stream => {
+                    self.machine.on_unreadable(now, id, changed());
+                }
                 Action::ReadAgain { id, index } => self.jobs.push_back(Job::Again { id, index }),
                 Action::Compare(candidates) => self.jobs.push_back(Job::Compare(candidates)),
                 Action::Remove { id } => self.removals.push_back(Removing::Item(id)),
@@ -517,10 +528,10 @@ impl SenderEnd {
                             self.machine.on_description_read(id, described, Vec::new());
                         }
                         let is_read = outcome.is_ok();
-                        if let Some(end) = self.machine.on_read(id, blocks, outcome)
+                        if let Some(end) = self.ended(id, blocks, outcome)
                             && !env.has(Mutation::FileEndIsLost)
                         {
-                            self.data.push_back(Message::FileEnd(end).into());
+                            self.data.push_back(Message::from(end).into());
                             if env.has(Mutation::SourceGoesWhenSent) && is_read {
                                 self.removals.push_back(Removing::Untold(id));
                             }
@@ -529,6 +540,16 @@ impl SenderEnd {
                 }
             }
         }
+    }
+
+    /// A file has been read: what is sent behind its blocks.
+    fn ended(&mut self, id: EntryId, blocks: u32, outcome: Result<FileDigest, GivenUp>) -> Option<ItemEnd> {
+        let file = self.scan.announced[&id].file.as_ref().filter(|_| self.is_stream);
+        if let (Some(file), Ok(FileDigest::Blake3(digest))) = (file, &outcome) {
+            let streamed = Streamed { size: file.size(), mtime_seconds: file.mtime(), mtime_nanos: 0 };
+            return self.machine.on_stream_ended(id, *digest, streamed);
+        }
+        self.machine.on_read(id, blocks, outcome).map(ItemEnd::from)
     }
 
     fn take_in(&mut self, env: &mut Environment, connections: &mut Connections) {

@@ -85,6 +85,7 @@ impl Scan {
                 let to = self.files.get(revision).copied().expect("the first name comes first");
                 (EntryKind::HardLink { to, size: 0, version: [0; 16], sparse: false }, 1_000_000 + *revision as i64)
             }
+            Node::File(_) if source.is_stream => (EntryKind::Stream, 1),
             Node::File(file) => {
                 let (size, version, sparse, linked) = (file.size(), file.version(), file.is_sparse(), file.linked);
                 (EntryKind::File { size, version, sparse, linked }, file.mtime())

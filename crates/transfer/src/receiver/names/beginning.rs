@@ -10,7 +10,7 @@ use icdc_session::receiver::book::action::{NotBegun, Placed, Target};
 use super::super::backups::Backups;
 use super::super::link_targets::LinkTargets;
 use super::super::onto_itself::{SourcesHere, refuse_onto_itself};
-use super::super::placement::{Parents, Placement, Wanted};
+use super::super::placement::{Parents, Placement, Wanted, refusal};
 use super::super::references::References;
 use super::super::run_log::{RunId, RunLog};
 use super::super::shared::Shared;
@@ -24,6 +24,9 @@ impl FileExecutor<'_> {
     pub(super) fn find_place(&mut self, begin: &Begin, is_journaled: bool) -> Result<Placed, SessionError> {
         let shared = self.shared;
         shared.owners.check()?;
+        if shared.order.output.is_some() {
+            refuse_directories(begin)?;
+        }
         let (tree, destination) = (shared.order.tree, shared.order.destination);
         let parents = match shared.options {
             options if !options.mkpath => Parents::Needed,
@@ -158,5 +161,17 @@ impl Opening {
         };
         let waiting = LockWait::of(shared, Locked::Everything);
         RunLog::find(base, id, shared.options.resume, &waiting).map(Some).map_err(SessionError::Local)
+    }
+}
+
+/// Refuses sources that are no single file, for standard output.
+fn refuse_directories(begin: &Begin) -> Result<(), SessionError> {
+    match begin.sources.as_slice() {
+        [source] if !source.kind.is_directory() => Ok(()),
+        _ => Err(refusal(
+            "standard output takes one file, and this is a directory or several: name a directory to copy to, or have tar write \
+             a stream there"
+                .into(),
+        )),
     }
 }

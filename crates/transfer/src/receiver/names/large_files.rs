@@ -20,8 +20,8 @@ impl FileExecutor<'_> {
         let (Some(store), Ok(item)) = (&self.store, self.item(id)) else { return };
         let Ok((directory, name)) = self.place(item) else { return };
         let header = header(item, &name);
-        self.shared.large_files.expect(id, item.size());
         let mut plan = Box::new(Plan::new(item.entry.clone(), directory.clone(), name, header, self.locked()));
+        self.shared.large_files.expect(id, plan.length());
         let held = continued.map(|(continued, held)| {
             plan.continue_with(continued);
             held

@@ -189,7 +189,8 @@ impl Desk {
     }
 
     pub(super) fn stored(&mut self, id: EntryId) {
-        let stored = Stored { digest: FileDigest::Blake3(DIGEST), is_durable: true, bytes: ByteCount::ZERO };
+        let stored =
+            Stored { digest: FileDigest::Blake3(DIGEST), is_durable: true, bytes: ByteCount::ZERO, streamed: None };
         self.book.on_stored(self.now, id, stored);
         self.work();
     }

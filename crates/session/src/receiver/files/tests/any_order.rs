@@ -88,7 +88,7 @@ impl World {
                 BTreeSet::new()
             };
             let expected = if held.is_empty() {
-                Expected { size: whole(blocks), sparse: false, held: None }
+                Expected { length: Length::Known(whole(blocks)), sparse: false, held: None }
             } else {
                 super::held(held.iter().copied(), blocks)
             };
@@ -257,7 +257,7 @@ impl World {
                 }
                 self.machine.on_noted(id, outcome);
             }
-            Action::Finish { id } => self.machine.on_finished(id, outcome),
+            Action::Finish { id, .. } => self.machine.on_finished(id, outcome),
             Action::FindData { id } => {
                 let all = 0..self.files[&id].blocks;
                 self.files.get_mut(&id).unwrap().read.clear();

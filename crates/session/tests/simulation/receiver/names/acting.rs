@@ -8,7 +8,7 @@ use icdc_session::SessionError;
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{Action, Notification, Placed, ReferencePlace};
 use icdc_session::receiver::book::resume::verdict::Verdict;
-use icdc_session::receiver::files::Expected;
+use icdc_session::receiver::files::{Expected, Length};
 use icdc_units::ByteCount;
 
 use super::extras::count_extras;
@@ -383,8 +383,10 @@ impl Names {
         let (Some(item), Some((directory, name))) = (self.book.item(id), self.place_of(id)) else {
             return env.violate(format!("expects file {id}, which is not in the book"));
         };
-        let EntryKind::File { size, sparse, .. } = item.entry.kind else {
-            return env.violate(format!("expects item {id}, which is no file"));
+        let (length, sparse) = match item.entry.kind {
+            EntryKind::File { size, sparse, .. } => (Length::Known(ByteCount::new(size)), sparse),
+            EntryKind::Stream => (Length::Stream, false),
+            _ => return env.violate(format!("expects item {id}, which is no file")),
         };
         let header = header_of(&item.entry, &name);
         let revision = revision_of(&header.version);
@@ -401,7 +403,7 @@ impl Names {
             mtime: (item.entry.mtime_seconds, item.entry.mtime_nanos),
             claimed,
         };
-        let expected = Expected { size: ByteCount::new(size), sparse, held };
+        let expected = Expected { length, sparse, held };
         reports.push(Report::Expect { id, plan: Box::new(plan), expected, existing });
     }
 }

@@ -1,0 +1,313 @@
+//! Standard input as the source, and standard output as the destination.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use crate::support::process::{descendants, eventually};
+use crate::support::terminal::Terminal;
+use crate::support::{
+    BLOCK, Ended, HERE, ICDC, KIB, MIB, Noise, Route, RoutedSite, Run, Signal, Site, Start, assert_no_leftovers,
+    bytes_done, data,
+};
+
+/// Lengths around those at which a file travels in another way.
+const LENGTHS: [u64; 8] = [0, 1, 256 * KIB, 256 * KIB + 1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 77];
+
+fn noise(length: u64, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; length as usize];
+    Noise::new(seed).fill(&mut bytes);
+    bytes
+}
+
+/// A site whose copies keep temporary files in a directory of its own.
+struct Streams {
+    routed: RoutedSite,
+    temporary: PathBuf,
+}
+
+impl Streams {
+    fn new(route: Route) -> Self {
+        let routed = RoutedSite::new(route);
+        let temporary = routed.site.directory("temporary");
+        Self { routed, temporary }
+    }
+
+    fn command(&self, options: &[&str]) -> Command {
+        let mut command = self.routed.site.icdc(&["copy", "--remote-icdc", ICDC, "--ssh", &self.routed.site.ssh()]);
+        command.env("TMPDIR", &self.temporary).args(options);
+        command
+    }
+
+    /// Copies from standard input, which has these bytes.
+    fn from_bytes(&self, options: &[&str], bytes: &[u8], destination: &str) -> Ended {
+        let (run, mut input) = self.from_pipe(options, destination);
+        std::thread::scope(|scope| {
+            // A copy that has failed reads no more.
+            scope.spawn(move || drop(input.write_all(bytes)));
+            run.finish()
+        })
+    }
+
+    fn from_pipe(&self, options: &[&str], destination: &str) -> (Run, File) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut command = self.command(options);
+        command.arg("--json").arg("-").arg(self.routed.destination(destination)).stdin(reader);
+        let run = command.start();
+        // It holds the other end of the pipe until it goes.
+        drop(command);
+        (run, File::from(std::os::fd::OwnedFd::from(writer)))
+    }
+
+    /// Starts a copy to standard output.
+    fn to_pipe(&self, options: &[&str], source: &str) -> Child {
+        let mut command = self.command(options);
+        command.arg(self.routed.source(source)).arg("-").stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    fn to_bytes(&self, options: &[&str], source: &str) -> Output {
+        self.to_pipe(options, source).wait_with_output().unwrap()
+    }
+
+    /// Nothing is left of what came too early.
+    fn assert_clean(&self) {
+        assert_eq!(fs::read_dir(&self.temporary).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn standard_input_becomes_a_file() {
+    for route in [Route::Local, Route::Push, Route::ToDaemon] {
+        let streams = Streams::new(route);
+        for length in LENGTHS {
+            let bytes = noise(length, length);
+            let ended = streams.from_bytes(&[], &bytes, "copy").expect_code(0);
+            let copy = streams.routed.path("copy");
+            assert!(fs::read(&copy).unwrap() == bytes, "{route:?}, {length}");
+            let digest = blake3::hash(&bytes).to_hex();
+            assert_eq!(ended.summary()["digest"], digest.as_str(), "{route:?}, {length}: {ended}");
+            assert_eq!((ended.number("files"), ended.number("bytes")), (1, length), "{route:?}: {ended}");
+            let mode = fs::metadata(&copy).unwrap().permissions().mode() & 0o777;
+            let plain = streams.routed.path("plain");
+            File::create(&plain).unwrap();
+            assert_eq!(mode, fs::metadata(&plain).unwrap().permissions().mode() & 0o777, "as of any new file");
+        }
+        assert_no_leftovers(streams.routed.site.root());
+    }
+}
+
+#[test]
+fn several_connections_and_reading_back_carry_a_stream() {
+    for route in [Route::Push, Route::ToDaemon] {
+        let streams = Streams::new(route);
+        let bytes = noise(60 * MIB + 5, 3);
+        streams.from_bytes(&["--streams", "4", "--verify"], &bytes, "copy").expect_code(0);
+        assert!(fs::read(streams.routed.path("copy")).unwrap() == bytes, "{route:?}");
+    }
+}
+
+#[test]
+fn a_stream_replaces_a_file_only_when_it_is_complete() {
+    for route in [Route::Push, Route::ToDaemon] {
+        let streams = Streams::new(route);
+        let copy = streams.routed.path("copy");
+        fs::write(&copy, "before").unwrap();
+        let (run, mut input) = streams.from_pipe(&[], "copy");
+        input.write_all(&noise(3 * BLOCK, 1)).unwrap();
+        assert!(run.wait_for(|event| bytes_done(event) >= BLOCK), "{}", run.finish());
+        assert_eq!(fs::read(&copy).unwrap(), b"before", "{route:?}");
+        // The producer still holds the pipe.
+        run.signal(Signal::INT);
+        run.finish().expect_code(4);
+        assert_eq!(fs::read(&copy).unwrap(), b"before", "{route:?}");
+        drop(input);
+        assert!(eventually(|| crate::support::leftovers(streams.routed.site.root()).is_empty()), "{route:?}");
+        // What was stopped is in nobody's way.
+        streams.from_bytes(&[], b"after", "copy").expect_code(0);
+        assert_eq!(fs::read(&copy).unwrap(), b"after", "{route:?}");
+    }
+}
+
+#[test]
+fn a_stream_whose_far_end_is_killed_leaves_no_file() {
+    let streams = Streams::new(Route::Push);
+    let (run, mut input) = streams.from_pipe(&[], "copy");
+    input.write_all(&noise(3 * BLOCK, 1)).unwrap();
+    assert!(run.wait_for(|event| bytes_done(event) >= BLOCK), "{}", run.finish());
+    let far = run.far_end().unwrap();
+    rustix::process::kill_process(far, Signal::KILL).unwrap();
+    run.finish().expect_code(4);
+    assert!(!fs::exists(streams.routed.path("copy")).unwrap());
+    streams.from_bytes(&[], b"again", "copy").expect_code(0);
+    assert_no_leftovers(streams.routed.site.root());
+}
+
+#[test]
+fn a_drop_box_takes_a_stream_and_replaces_nothing() {
+    let site = Site::new();
+    let inbox = site.directory("inbox");
+    let grant = format!("root=\"{}\",rights=w,owner=keep", inbox.display());
+    let daemon = crate::support::daemon::Daemon::named(&site, "daemon", &grant);
+    let push = |bytes: &'static [u8]| {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let mut command = site.copy(&["-"]);
+        let run = command.arg(daemon.location("dump")).stdin(reader).start();
+        drop(command);
+        writer.write_all(bytes).unwrap();
+        drop(writer);
+        run.finish()
+    };
+    push(b"first").expect_code(0);
+    assert_eq!(fs::read(inbox.join("dump")).unwrap(), b"first");
+}
+
+#[test]
+fn what_a_stream_cannot_be_is_refused_before_anything_is_read() {
+    let streams = Streams::new(Route::Local);
+    fs::create_dir(streams.routed.path("directory")).unwrap();
+    let refused = [
+        (&["-", "directory"][..], "has no name"),
+        (&["-", "missing/"], "has no name"),
+        (&["-", "-", "copy"], "copied alone"),
+        (&["-", "home", "copy"], "copied alone"),
+        (&["-", "-"], "one file of another host"),
+        (&["home", "-"], "one file of another host"),
+        (&["--update", "-", "copy"], "--update is for files"),
+        (&["--dry-run", "-", "copy"], "--dry-run is for files"),
+        (&["--move", "-", "copy"], "--move is for files"),
+        (&["--filter-from", "-", "-", "copy"], "cannot both come from standard input"),
+    ];
+    for (words, reason) in refused {
+        let run = streams.command(words).start().finish().expect_code(2);
+        assert!(run.stderr.contains(reason), "{words:?}: {run}");
+    }
+    // A file of this name has a path.
+    fs::write(streams.routed.path("-"), "dash").unwrap();
+    streams.command(&["./-", "copy"]).start().finish().expect_code(0);
+    assert_eq!(fs::read(streams.routed.path("copy")).unwrap(), b"dash");
+    streams.command(&["copy", "./-"]).start().finish().expect_code(0);
+}
+
+#[test]
+fn a_terminal_is_no_stream() {
+    let streams = Streams::new(Route::Pull);
+    let copy = |words: &[&str]| {
+        let terminal = Terminal::start(&mut streams.command(words));
+        terminal.wait_for("is a terminal");
+    };
+    copy(&["-", "copy"]);
+    copy(&[&format!("{HERE}:/etc/hostname"), "-"]);
+    assert!(!fs::exists(streams.routed.path("copy")).unwrap());
+}
+
+#[test]
+fn a_file_of_another_host_goes_to_standard_output() {
+    for route in [Route::Pull, Route::FromDaemon] {
+        let streams = Streams::new(route);
+        for length in LENGTHS {
+            let bytes = noise(length, length);
+            fs::write(streams.routed.path("file"), &bytes).unwrap();
+            let output = streams.to_bytes(&[], "file");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && output.stdout == bytes, "{route:?}, {length}: {stderr}");
+            assert!(stderr.contains(blake3::hash(&bytes).to_hex().as_str()), "{route:?}, {length}: {stderr}");
+            streams.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn blocks_that_come_too_early_are_written_in_their_order() {
+    for route in [Route::Pull, Route::FromDaemon] {
+        let streams = Streams::new(route);
+        let bytes = noise(400 * MIB + 9, 6);
+        fs::write(streams.routed.path("file"), &bytes).unwrap();
+        // The ring has fewer blocks than the connections bring.
+        let output = streams.to_bytes(&["--streams", "8", "--ring", "64MiB"], "file");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{route:?}: {stderr}");
+        assert!(output.stdout == bytes, "{route:?}: other bytes");
+        streams.assert_clean();
+    }
+}
+
+#[test]
+fn holes_are_zeros_at_standard_output() {
+    let streams = Streams::new(Route::Pull);
+    let file = streams.routed.path("file");
+    data::sparse(&file, 40 * MIB, 4, &[(0, MIB), (20 * MIB, MIB)]);
+    assert!(fs::metadata(&file).unwrap().blocks() * 512 < 10 * MIB);
+    let output = streams.to_bytes(&[], "file");
+    assert!(output.status.success() && output.stdout == fs::read(&file).unwrap());
+}
+
+#[test]
+fn a_directory_and_a_missing_file_are_no_streams() {
+    for route in [Route::Pull, Route::FromDaemon] {
+        let streams = Streams::new(route);
+        fs::create_dir(streams.routed.path("directory")).unwrap();
+        std::os::unix::fs::symlink("directory", streams.routed.path("link")).unwrap();
+        for (source, reason) in [
+            ("directory", "takes one file"),
+            ("link", "regular file"),
+            ("missing", "missing"),
+            ("directory/", "one file"),
+        ] {
+            let output = streams.to_bytes(&[], source);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && output.stdout.is_empty(), "{route:?}, {source}: {stderr}");
+            assert!(stderr.contains(reason), "{route:?}, {source}: {stderr}");
+            streams.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_goes_or_stands_still_ends_the_copy() {
+    for route in [Route::Pull, Route::FromDaemon] {
+        let streams = Streams::new(route);
+        data::file(&streams.routed.path("file"), 600 * MIB, 2);
+        let mut child = streams.to_pipe(&[], "file");
+        let mut start = vec![0; 1 << 20];
+        child.stdout.as_mut().unwrap().read_exact(&mut start).unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{route:?}: {stderr}");
+        assert!(stderr.contains("standard output: Broken pipe"), "{route:?}: {stderr}");
+        streams.assert_clean();
+
+        let mut child = streams.to_pipe(&[], "file");
+        child.stdout.as_mut().unwrap().read_exact(&mut start).unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, Signal::INT).unwrap();
+        let code = child.wait().unwrap().code();
+        assert_eq!(code, Some(4), "{route:?}");
+        streams.assert_clean();
+    }
+}
+
+#[test]
+fn a_far_end_that_is_killed_is_told_and_what_was_written_is_the_start_of_the_file() {
+    let streams = Streams::new(Route::Pull);
+    data::file(&streams.routed.path("file"), 400 * MIB, 2);
+    let mut child = streams.to_pipe(&[], "file");
+    let mut start = vec![0; 5 << 20];
+    child.stdout.as_mut().unwrap().read_exact(&mut start).unwrap();
+    let near = rustix::process::Pid::from_child(&child);
+    let is_far_end = |pid: &rustix::process::Pid| {
+        let words = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+        words.split(|byte| *byte == 0).nth(1) == Some(b"far-end")
+    };
+    let far = descendants(near).into_iter().find(is_far_end).unwrap();
+    rustix::process::kill_process(far, Signal::KILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{stderr}");
+    let written = [start, output.stdout].concat();
+    assert!(fs::read(streams.routed.path("file")).unwrap().starts_with(&written));
+    streams.assert_clean();
+}

@@ -1,0 +1,190 @@
+//! Reads a stream block by block: standard input, whose length shows at its end.
+//!
+//! ```text
+//! input ── block n ──► held until the input has more, or ends ──► hashers
+//! ```
+//!
+//! The value of a first block depends on whether another follows, so each is handed on one later.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use crossbeam_channel::Sender as Channel;
+use icdc_disk::tree::umask;
+use icdc_disk::{BLOCK_SIZE, Block};
+use icdc_protocol::limits::MAX_FILE_SIZE;
+use icdc_protocol::message::{EntryId, EntryKind, GivenUp, Parent, Streamed};
+use icdc_session::sender::{Found, Need, Removal};
+use icdc_stop::StopDescriptor;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, read as read_bytes};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::executor::Executor;
+use super::given_up::unreadable;
+use super::hashing::{Extent, Hashing, Step};
+
+/// Capacity asked for of a pipe, in bytes: what an ordinary user may have by default.
+const PIPE_BYTES: usize = 1 << 20;
+/// Mode of a new file, of which the user's mask takes its bits.
+const NEW_FILE: u16 = 0o666;
+
+/// A stream that is copied: read once, from where it is, to its end.
+#[derive(Clone, Debug)]
+pub struct Input {
+    file: Arc<File>,
+    /// Permission bits of the file that it becomes.
+    mode: u16,
+}
+
+impl Input {
+    /// The stream that `file` has from its present position on. The file that it becomes has the mode of a
+    /// new file of this process.
+    #[must_use]
+    pub fn new(file: File) -> Self {
+        // What is no pipe has no such size.
+        let _ = rustix::pipe::fcntl_setpipe_size(&file, PIPE_BYTES);
+        Self { file: Arc::new(file), mode: NEW_FILE & !umask() }
+    }
+
+    /// The stream as it is announced.
+    pub(super) fn found(&self) -> Found {
+        let begun = now();
+        Found {
+            parent: Parent::Source(0),
+            name: Vec::new(),
+            kind: EntryKind::Stream,
+            mode: self.mode,
+            mtime: begun,
+            owner: None,
+            xattrs: Vec::new(),
+            path: b"-".to_vec(),
+            above: 0,
+            first: None,
+            held: 0,
+            removal: Removal::Never,
+        }
+    }
+}
+
+/// The wall clock: seconds since 1970 and nanoseconds.
+fn now() -> (i64, u32) {
+    let now = clock_gettime(ClockId::Realtime);
+    (now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or_default())
+}
+
+/// Announces the stream. `None` when the session is over.
+pub(super) fn announce(executor: &Executor<'_>, input: &Input) -> Option<()> {
+    if !executor.await_room(Need::Item { depth: 0 }) {
+        return None;
+    }
+    executor.with(|machine| machine.announce(input.found()));
+    Some(())
+}
+
+/// Result of filling a block.
+enum Filled {
+    /// The input has ended behind these bytes.
+    Last(usize),
+    /// The block is full.
+    Whole,
+    /// The session is over.
+    Over,
+}
+
+/// Reads the stream to its end and hands its blocks on as item `id`; returns early when the session is
+/// over.
+pub(super) fn read(executor: &Executor<'_>, hashers: &Channel<Step>, id: EntryId) {
+    let Some(input) = &executor.input else { return };
+    match executor.stop_reading.descriptor() {
+        Ok(over) => {
+            let file = Arc::new(Hashing::of_stream(id));
+            let _ = Stream { executor, hashers, file, input, over: &over }.read(id);
+        }
+        Err(error) => executor.give_up(id, unreadable(error.to_string())),
+    }
+}
+
+struct Stream<'a> {
+    executor: &'a Executor<'a>,
+    hashers: &'a Channel<Step>,
+    file: Arc<Hashing>,
+    input: &'a Input,
+    /// Readable once the session is over.
+    over: &'a StopDescriptor,
+}
+
+impl Stream<'_> {
+    /// `None` when the session is over.
+    fn read(&self, id: EntryId) -> Option<()> {
+        let (mut size, mut index) = (0_u64, 0_u32);
+        let mut held: Option<Block> = None;
+        loop {
+            let mut block = self.executor.pool.take().ok()?;
+            let (length, has_ended) = match self.fill(&mut block) {
+                Ok(Filled::Whole) => (BLOCK_SIZE, false),
+                Ok(Filled::Last(length)) => (length, true),
+                Ok(Filled::Over) => return None,
+                Err(given_up) => return self.end(Err(given_up)),
+            };
+            if !self.executor.is_pending(id) {
+                return None;
+            }
+            size += length as u64;
+            if size > MAX_FILE_SIZE {
+                return self.end(Err(unreadable("it is longer than a file may be".into())));
+            }
+            if length == 0 {
+                self.file.set_size(size);
+            }
+            if let Some(whole) = held.take() {
+                self.hand_on(index, whole, BLOCK_SIZE)?;
+                index += 1;
+            }
+            if has_ended && length > 0 {
+                self.file.set_size(size);
+                self.hand_on(index, block, length)?;
+            } else if !has_ended {
+                held = Some(block);
+                continue;
+            }
+            let (mtime_seconds, mtime_nanos) = now();
+            self.file.set_streamed(Streamed { size, mtime_seconds, mtime_nanos });
+            return self.end(Ok(()));
+        }
+    }
+
+    fn hand_on(&self, index: u32, block: Block, length: usize) -> Option<()> {
+        self.file.hand_on();
+        self.hashers.send(Step::Data { file: self.file.clone(), index, extent: Extent::Whole, block, length }).ok()
+    }
+
+    fn end(&self, outcome: Result<(), GivenUp>) -> Option<()> {
+        self.file.clone().end(outcome).map_or(Some(()), |step| self.hashers.send(step).ok())
+    }
+
+    /// Reads until the block is full or the input ends.
+    fn fill(&self, block: &mut Block) -> Result<Filled, GivenUp> {
+        let _busy = self.executor.stages.read.busy();
+        let failed = |error: Errno| unreadable(std::io::Error::from(error).to_string());
+        let mut filled = 0;
+        while filled < BLOCK_SIZE {
+            let input = self.input.file.as_fd();
+            let mut wait = [PollFd::from_borrowed_fd(input, PollFlags::IN), PollFd::new(self.over, PollFlags::IN)];
+            match poll(&mut wait, None) {
+                Ok(_) if !wait[1].revents().is_empty() => return Ok(Filled::Over),
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(failed(error)),
+            }
+            match read_bytes(input, &mut block[filled..BLOCK_SIZE]) {
+                Ok(0) => return Ok(Filled::Last(filled)),
+                Ok(count) => filled += count,
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(Filled::Whole)
+    }
+}
