@@ -245,10 +245,15 @@ impl Queue {
     pub(crate) fn directory_announced(&self, settled: Settled) {
         let mut state = self.state();
         state.taken = state.taken.saturating_sub(1);
+        let is_last = state.taken == 0;
         if state.directories.len() < MOST_DIRECTORIES {
             state.directories.push(settled);
         } else {
             state.has_lost_directories = true;
+        }
+        drop(state);
+        if is_last {
+            self.wake();
         }
     }
 
@@ -343,6 +348,18 @@ mod tests {
         queue.give_back(vec![settled(0, "undone")]);
         queue.begin_session();
         assert_eq!(names(queue.take().unwrap()), ["d/", "later", "undone"]);
+    }
+
+    #[test]
+    fn the_watch_thread_is_woken_when_the_last_item_is_through_be_it_a_directory() {
+        let queue = Queue::new().unwrap();
+        let is_woken = || rustix::io::read(&queue.wake, &mut [0; 8]).is_ok();
+        ["d/", "d/x"].into_iter().for_each(|path| queue.add(settled(0, path)));
+        assert_eq!(names(queue.take().unwrap()), ["d/", "d/x"]);
+        queue.durable();
+        assert!(!is_woken(), "a directory is left");
+        queue.directory_announced(settled(0, "d/"));
+        assert!(is_woken() && queue.is_idle());
     }
 
     #[test]
