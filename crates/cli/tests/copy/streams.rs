@@ -42,8 +42,8 @@ impl Streams {
     }
 
     /// Copies from standard input, which has these bytes.
-    fn from_bytes(&self, options: &[&str], bytes: &[u8], destination: &str) -> Ended {
-        let (run, mut input) = self.from_pipe(options, destination);
+    fn copied_from(&self, options: &[&str], bytes: &[u8], destination: &str) -> Ended {
+        let (run, mut input) = self.piped_from(options, destination);
         std::thread::scope(|scope| {
             // A copy that has failed reads no more.
             scope.spawn(move || drop(input.write_all(bytes)));
@@ -51,7 +51,7 @@ impl Streams {
         })
     }
 
-    fn from_pipe(&self, options: &[&str], destination: &str) -> (Run, File) {
+    fn piped_from(&self, options: &[&str], destination: &str) -> (Run, File) {
         let (reader, writer) = std::io::pipe().unwrap();
         let mut command = self.command(options);
         command.arg("--json").arg("-").arg(self.routed.destination(destination)).stdin(reader);
@@ -62,14 +62,14 @@ impl Streams {
     }
 
     /// Starts a copy to standard output.
-    fn to_pipe(&self, options: &[&str], source: &str) -> Child {
+    fn piped_to(&self, options: &[&str], source: &str) -> Child {
         let mut command = self.command(options);
         command.arg(self.routed.source(source)).arg("-").stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().unwrap()
     }
 
-    fn to_bytes(&self, options: &[&str], source: &str) -> Output {
-        self.to_pipe(options, source).wait_with_output().unwrap()
+    fn copied_to(&self, options: &[&str], source: &str) -> Output {
+        self.piped_to(options, source).wait_with_output().unwrap()
     }
 
     /// Nothing is left of what came too early.
@@ -84,7 +84,7 @@ fn standard_input_becomes_a_file() {
         let streams = Streams::new(route);
         for length in LENGTHS {
             let bytes = noise(length, length);
-            let ended = streams.from_bytes(&[], &bytes, "copy").expect_code(0);
+            let ended = streams.copied_from(&[], &bytes, "copy").expect_code(0);
             let copy = streams.routed.path("copy");
             assert!(fs::read(&copy).unwrap() == bytes, "{route:?}, {length}");
             let digest = blake3::hash(&bytes).to_hex();
@@ -104,7 +104,7 @@ fn several_connections_and_reading_back_carry_a_stream() {
     for route in [Route::Push, Route::ToDaemon] {
         let streams = Streams::new(route);
         let bytes = noise(60 * MIB + 5, 3);
-        streams.from_bytes(&["--streams", "4", "--verify"], &bytes, "copy").expect_code(0);
+        streams.copied_from(&["--streams", "4", "--verify"], &bytes, "copy").expect_code(0);
         assert!(fs::read(streams.routed.path("copy")).unwrap() == bytes, "{route:?}");
     }
 }
@@ -115,7 +115,7 @@ fn a_stream_replaces_a_file_only_when_it_is_complete() {
         let streams = Streams::new(route);
         let copy = streams.routed.path("copy");
         fs::write(&copy, "before").unwrap();
-        let (run, mut input) = streams.from_pipe(&[], "copy");
+        let (run, mut input) = streams.piped_from(&[], "copy");
         input.write_all(&noise(3 * BLOCK, 1)).unwrap();
         assert!(run.wait_for(|event| bytes_done(event) >= BLOCK), "{}", run.finish());
         assert_eq!(fs::read(&copy).unwrap(), b"before", "{route:?}");
@@ -126,7 +126,7 @@ fn a_stream_replaces_a_file_only_when_it_is_complete() {
         drop(input);
         assert!(eventually(|| crate::support::leftovers(streams.routed.site.root()).is_empty()), "{route:?}");
         // What was stopped is in nobody's way.
-        streams.from_bytes(&[], b"after", "copy").expect_code(0);
+        streams.copied_from(&[], b"after", "copy").expect_code(0);
         assert_eq!(fs::read(&copy).unwrap(), b"after", "{route:?}");
     }
 }
@@ -134,14 +134,14 @@ fn a_stream_replaces_a_file_only_when_it_is_complete() {
 #[test]
 fn a_stream_whose_far_end_is_killed_leaves_no_file() {
     let streams = Streams::new(Route::Push);
-    let (run, mut input) = streams.from_pipe(&[], "copy");
+    let (run, mut input) = streams.piped_from(&[], "copy");
     input.write_all(&noise(3 * BLOCK, 1)).unwrap();
     assert!(run.wait_for(|event| bytes_done(event) >= BLOCK), "{}", run.finish());
     let far = run.far_end().unwrap();
     rustix::process::kill_process(far, Signal::KILL).unwrap();
     run.finish().expect_code(4);
     assert!(!fs::exists(streams.routed.path("copy")).unwrap());
-    streams.from_bytes(&[], b"again", "copy").expect_code(0);
+    streams.copied_from(&[], b"again", "copy").expect_code(0);
     assert_no_leftovers(streams.routed.site.root());
 }
 
@@ -210,7 +210,7 @@ fn a_file_of_another_host_goes_to_standard_output() {
         for length in LENGTHS {
             let bytes = noise(length, length);
             fs::write(streams.routed.path("file"), &bytes).unwrap();
-            let output = streams.to_bytes(&[], "file");
+            let output = streams.copied_to(&[], "file");
             let stderr = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success() && output.stdout == bytes, "{route:?}, {length}: {stderr}");
             assert!(stderr.contains(blake3::hash(&bytes).to_hex().as_str()), "{route:?}, {length}: {stderr}");
@@ -226,7 +226,7 @@ fn blocks_that_come_too_early_are_written_in_their_order() {
         let bytes = noise(400 * MIB + 9, 6);
         fs::write(streams.routed.path("file"), &bytes).unwrap();
         // The ring has fewer blocks than the connections bring.
-        let output = streams.to_bytes(&["--streams", "8", "--ring", "64MiB"], "file");
+        let output = streams.copied_to(&["--streams", "8", "--ring", "64MiB"], "file");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{route:?}: {stderr}");
         assert!(output.stdout == bytes, "{route:?}: other bytes");
@@ -240,7 +240,7 @@ fn holes_are_zeros_at_standard_output() {
     let file = streams.routed.path("file");
     data::sparse(&file, 40 * MIB, 4, &[(0, MIB), (20 * MIB, MIB)]);
     assert!(fs::metadata(&file).unwrap().blocks() * 512 < 10 * MIB);
-    let output = streams.to_bytes(&[], "file");
+    let output = streams.copied_to(&[], "file");
     assert!(output.status.success() && output.stdout == fs::read(&file).unwrap());
 }
 
@@ -256,7 +256,7 @@ fn a_directory_and_a_missing_file_are_no_streams() {
             ("missing", "missing"),
             ("directory/", "one file"),
         ] {
-            let output = streams.to_bytes(&[], source);
+            let output = streams.copied_to(&[], source);
             let stderr = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success() && output.stdout.is_empty(), "{route:?}, {source}: {stderr}");
             assert!(stderr.contains(reason), "{route:?}, {source}: {stderr}");
@@ -270,7 +270,7 @@ fn a_reader_that_goes_or_stands_still_ends_the_copy() {
     for route in [Route::Pull, Route::FromDaemon] {
         let streams = Streams::new(route);
         data::file(&streams.routed.path("file"), 600 * MIB, 2);
-        let mut child = streams.to_pipe(&[], "file");
+        let mut child = streams.piped_to(&[], "file");
         let mut start = vec![0; 1 << 20];
         child.stdout.as_mut().unwrap().read_exact(&mut start).unwrap();
         drop(child.stdout.take());
@@ -280,7 +280,7 @@ fn a_reader_that_goes_or_stands_still_ends_the_copy() {
         assert!(stderr.contains("standard output: Broken pipe"), "{route:?}: {stderr}");
         streams.assert_clean();
 
-        let mut child = streams.to_pipe(&[], "file");
+        let mut child = streams.piped_to(&[], "file");
         child.stdout.as_mut().unwrap().read_exact(&mut start).unwrap();
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, Signal::INT).unwrap();
@@ -294,7 +294,7 @@ fn a_reader_that_goes_or_stands_still_ends_the_copy() {
 fn a_far_end_that_is_killed_is_told_and_what_was_written_is_the_start_of_the_file() {
     let streams = Streams::new(Route::Pull);
     data::file(&streams.routed.path("file"), 400 * MIB, 2);
-    let mut child = streams.to_pipe(&[], "file");
+    let mut child = streams.piped_to(&[], "file");
     let mut start = vec![0; 5 << 20];
     child.stdout.as_mut().unwrap().read_exact(&mut start).unwrap();
     let near = rustix::process::Pid::from_child(&child);

@@ -30,6 +30,7 @@ use icdc_units::{ByteCount, Span};
 
 use super::comparing::AskedAbout;
 use super::given_up::read_once;
+use super::input::Input;
 use super::last_blocks::{divided, form};
 use super::listed::ListAnswers;
 use super::misstated::Held;
@@ -38,7 +39,6 @@ use super::owner_names::AnnouncedOwners;
 use super::selection::Selection;
 use super::sending_link::FirstConnection;
 use super::settled::{Queue as Followed, Settled};
-use super::stream::Input;
 use crate::event::{EarlyEnd, Event, EventSink, Outcome, Stage};
 use crate::further_links::FurtherControls;
 use crate::known_digests::KnownDigests;

@@ -9,10 +9,10 @@ use icdc_protocol::Features;
 use icdc_protocol::message::{Begin, Digest, Problem, SendOptions, Source, SourceKind};
 
 use super::examination::leaf;
+use super::input::Input;
 use super::listed::{AskedList, ListSource};
 use super::selection::Selection;
 use super::settled::Queue;
-use super::stream::Input;
 use crate::identity::Identities;
 use crate::name_list::NameList;
 use crate::path_text;

@@ -6,73 +6,22 @@
 //!
 //! The value of a first block depends on whether another follows, so each is handed on one later.
 
-use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender as Channel;
-use icdc_disk::tree::umask;
 use icdc_disk::{BLOCK_SIZE, Block};
 use icdc_protocol::limits::MAX_FILE_SIZE;
-use icdc_protocol::message::{EntryId, EntryKind, GivenUp, Parent, Streamed};
-use icdc_session::sender::{Found, Need, Removal};
+use icdc_protocol::message::{EntryId, GivenUp, Streamed};
+use icdc_session::sender::Need;
 use icdc_stop::StopDescriptor;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, read as read_bytes};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::executor::Executor;
 use super::given_up::unreadable;
 use super::hashing::{Extent, Hashing, Step};
-
-/// Capacity asked for of a pipe, in bytes: what an ordinary user may have by default.
-const PIPE_BYTES: usize = 1 << 20;
-/// Mode of a new file, of which the user's mask takes its bits.
-const NEW_FILE: u16 = 0o666;
-
-/// A stream that is copied: read once, from where it is, to its end.
-#[derive(Clone, Debug)]
-pub struct Input {
-    file: Arc<File>,
-    /// Permission bits of the file that it becomes.
-    mode: u16,
-}
-
-impl Input {
-    /// The stream that `file` has from its present position on. The file that it becomes has the mode of a
-    /// new file of this process.
-    #[must_use]
-    pub fn new(file: File) -> Self {
-        // What is no pipe has no such size.
-        let _ = rustix::pipe::fcntl_setpipe_size(&file, PIPE_BYTES);
-        Self { file: Arc::new(file), mode: NEW_FILE & !umask() }
-    }
-
-    /// The stream as it is announced.
-    pub(super) fn found(&self) -> Found {
-        let begun = now();
-        Found {
-            parent: Parent::Source(0),
-            name: Vec::new(),
-            kind: EntryKind::Stream,
-            mode: self.mode,
-            mtime: begun,
-            owner: None,
-            xattrs: Vec::new(),
-            path: b"-".to_vec(),
-            above: 0,
-            first: None,
-            held: 0,
-            removal: Removal::Never,
-        }
-    }
-}
-
-/// The wall clock: seconds since 1970 and nanoseconds.
-fn now() -> (i64, u32) {
-    let now = clock_gettime(ClockId::Realtime);
-    (now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or_default())
-}
+use super::input::{Input, now};
 
 /// Announces the stream. `None` when the session is over.
 pub(super) fn announce(executor: &Executor<'_>, input: &Input) -> Option<()> {
@@ -170,7 +119,7 @@ impl Stream<'_> {
         let failed = |error: Errno| unreadable(std::io::Error::from(error).to_string());
         let mut filled = 0;
         while filled < BLOCK_SIZE {
-            let input = self.input.file.as_fd();
+            let input = self.input.as_fd();
             let mut wait = [PollFd::from_borrowed_fd(input, PollFlags::IN), PollFd::new(self.over, PollFlags::IN)];
             match poll(&mut wait, None) {
                 Ok(_) if !wait[1].revents().is_empty() => return Ok(Filled::Over),

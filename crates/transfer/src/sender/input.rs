@@ -1,0 +1,65 @@
+//! The stream that is the only source of a copy, before it is read.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use icdc_disk::tree::umask;
+use icdc_protocol::message::{EntryKind, Parent};
+use icdc_session::sender::{Found, Removal};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Capacity asked for of a pipe, in bytes: what an ordinary user may have by default.
+const PIPE_BYTES: usize = 1 << 20;
+/// Mode of a new file, of which the user's mask takes its bits.
+const NEW_FILE: u16 = 0o666;
+
+/// A stream that is copied: read once, from where it is, to its end.
+#[derive(Clone, Debug)]
+pub struct Input {
+    file: Arc<File>,
+    /// Permission bits of the file that it becomes.
+    mode: u16,
+}
+
+impl Input {
+    /// The stream that `file` has from its present position on. The file that it becomes has the mode of a
+    /// new file of this process.
+    #[must_use]
+    pub fn new(file: File) -> Self {
+        // What is no pipe has no such size.
+        let _ = rustix::pipe::fcntl_setpipe_size(&file, PIPE_BYTES);
+        Self { file: Arc::new(file), mode: NEW_FILE & !umask() }
+    }
+
+    /// The stream as it is announced.
+    pub(super) fn found(&self) -> Found {
+        let begun = now();
+        Found {
+            parent: Parent::Source(0),
+            name: Vec::new(),
+            kind: EntryKind::Stream,
+            mode: self.mode,
+            mtime: begun,
+            owner: None,
+            xattrs: Vec::new(),
+            path: b"-".to_vec(),
+            above: 0,
+            first: None,
+            held: 0,
+            removal: Removal::Never,
+        }
+    }
+}
+
+impl AsFd for Input {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// The wall clock: seconds since 1970 and nanoseconds.
+pub(super) fn now() -> (i64, u32) {
+    let now = clock_gettime(ClockId::Realtime);
+    (now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or_default())
+}
