@@ -75,6 +75,7 @@ fn refuse_options(arguments: &CopyArguments, stream: &str) -> anyhow::Result<()>
     let without_meaning = [
         ("--plan", arguments.plan.is_some()),
         ("--files-from", arguments.files_from.is_some() || arguments.files_from0.is_some()),
+        ("--follow", arguments.following.follow),
         ("--delete", arguments.delete),
         ("--move", arguments.moves),
         ("--link-dest", !arguments.link_dest.is_empty()),

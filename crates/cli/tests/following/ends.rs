@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 
-use crate::support::{Route, RoutedSite, Signal, assert_same};
+use crate::support::{Route, RoutedSite, Signal, Start, assert_same};
 use crate::{await_followed, followed};
 
 #[test]
@@ -74,6 +74,8 @@ fn it_ends_at_a_time_and_what_cannot_be_followed_is_told() {
         let refused = routed.copy(&["--follow", option], &["source"], "copy/").expect_code(2);
         assert!(refused.stderr.contains(option), "{refused}");
     }
+    let stream = routed.site.copy(&["--follow", "-"]).arg(routed.path("copy")).run().expect_code(2);
+    assert!(stream.stderr.contains("--follow"), "{stream}");
     let refused = routed.copy(&["--idle", "1s"], &["source"], "copy/").expect_code(2);
     assert!(refused.stderr.contains("--follow"), "{refused}");
 }
