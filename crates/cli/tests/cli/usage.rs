@@ -347,7 +347,8 @@ fn behind_two_dashes_everything_is_a_name() {
     for name in ["-rf", "--help", "-", "--"] {
         fs::write(directory.path().join(name), name).unwrap();
     }
-    for words in [&["-rf", "--help", "--", "./-", "dst/"] as &[_], &["--help", "--version"], &["-rf", "--help", "dst"]] {
+    for words in [&["-rf", "--help", "--", "./-", "dst/"] as &[_], &["--help", "--version"], &["-rf", "--help", "dst"]]
+    {
         let output = run(directory.path(), &[&["copy", "--"], words].concat());
         assert_eq!(output.status.code(), Some(0), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     }

@@ -149,7 +149,7 @@ fn a_stream_whose_far_end_is_killed_leaves_no_file() {
 fn a_drop_box_takes_a_stream_and_replaces_nothing() {
     let site = Site::new();
     let inbox = site.directory("inbox");
-    let grant = format!("root=\"{}\",rights=w,owner=keep", inbox.display());
+    let grant = format!("root=\"{}\",rights=drop-box,owner=keep", inbox.display());
     let daemon = crate::support::daemon::Daemon::named(&site, "daemon", &grant);
     let push = |bytes: &'static [u8]| {
         let (reader, mut writer) = std::io::pipe().unwrap();
@@ -161,6 +161,7 @@ fn a_drop_box_takes_a_stream_and_replaces_nothing() {
         run.finish()
     };
     push(b"first").expect_code(0);
+    push(b"second").expect_code(1);
     assert_eq!(fs::read(inbox.join("dump")).unwrap(), b"first");
 }
 

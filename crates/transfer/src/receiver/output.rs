@@ -1,16 +1,18 @@
 //! A stream as the destination: the blocks of one file in order.
 //!
 //! ```text
-//! block n, the next ───────────────► output ◄─── read back in its turn
-//! a later block ──► unfinished file ─────────────┘
+//! block n, the next ───────────────► output ◄─── in its turn
+//! one of a few behind it ──► memory ─────────────┤
+//! a later one ──► unfinished file ───────────────┘
 //! ```
 //!
-//! Over several connections blocks come out of order. One that comes too early waits in the unfinished
-//! file, not in memory, whose blocks the missing one may need.
+//! Hashing threads and several connections bring blocks out of order. Those that come too early wait in
+//! memory as long as they are few, because the missing one may need its blocks, and then in the
+//! unfinished file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -22,7 +24,10 @@ use icdc_protocol::digest::is_block;
 use icdc_protocol::message::Digest;
 use icdc_stop::{StopDescriptor, StopSignal};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::{Errno, write};
+use rustix::io::{Errno, ReadWriteFlags, pwritev2, write};
+use rustix::pipe::PIPE_BUF;
+
+use super::disk_rate::Arrived;
 
 /// A stream that the blocks of one file are written to, in order.
 #[derive(Clone, Debug)]
@@ -30,6 +35,8 @@ pub struct Output {
     file: Arc<File>,
     /// Asks to wait no longer for the stream's reader.
     stop: StopSignal,
+    /// Whether writing may have to wait for a reader, as with a pipe; a file has none.
+    has_reader: bool,
     /// Whether a block was written.
     has_begun: Arc<AtomicBool>,
 }
@@ -38,7 +45,10 @@ impl Output {
     /// Output to `file` from its present position on.
     #[must_use]
     pub fn new(file: File) -> Self {
-        Self { file: Arc::new(file), stop: StopSignal::new(), has_begun: Arc::default() }
+        // What is no pipe has no such size.
+        let _ = rustix::pipe::fcntl_setpipe_size(&file, PIPE_BYTES);
+        let has_reader = !file.metadata().is_ok_and(|found| found.is_file());
+        Self { file: Arc::new(file), stop: StopSignal::new(), has_reader, has_begun: Arc::default() }
     }
 
     /// Whether blocks were written: a file of one piece lies complete at the destination instead.
@@ -70,9 +80,7 @@ impl Output {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            // A pipe that has room takes this much without waiting.
-            let piece = &bytes[..bytes.len().min(PIECE)];
-            match write(&*self.file, piece) {
+            match self.write_some(bytes) {
                 Ok(written) => bytes = &bytes[written..],
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(error) => return Err(error.into()),
@@ -80,10 +88,26 @@ impl Output {
         }
         Ok(())
     }
+
+    /// Writes as much as the output, which is ready, takes without waiting for its reader.
+    fn write_some(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        // The descriptor is shared with other processes, whose writes are to wait as before.
+        match pwritev2(&*self.file, &[IoSlice::new(bytes)], AT_POSITION, ReadWriteFlags::NOWAIT) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) if self.has_reader => {
+                write(&*self.file, &bytes[..bytes.len().min(PIPE_BUF)])
+            }
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::AGAIN) if !self.has_reader => {
+                write(&*self.file, bytes)
+            }
+            written => written,
+        }
+    }
 }
 
-/// Most bytes of one write: what a pipe that is ready takes at once.
-const PIECE: usize = rustix::pipe::PIPE_BUF;
+/// Offset that stands for the present position.
+const AT_POSITION: u64 = u64::MAX;
+/// Capacity asked for of a pipe, in bytes: what an ordinary user may have by default.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// The order of one file's blocks on their way to the output.
 pub(super) struct Ordered<'a> {
@@ -91,8 +115,18 @@ pub(super) struct Ordered<'a> {
     over: StopDescriptor,
     /// Number of the block that is written next.
     next: u32,
-    /// Blocks in the unfinished file that wait for those before them: value and length.
-    early: BTreeMap<u32, (Digest, usize)>,
+    /// Blocks that wait for those before them.
+    early: BTreeMap<u32, Early>,
+    /// Number of these that are in memory.
+    kept: usize,
+}
+
+/// A block that waits for its turn.
+enum Early {
+    /// It is in memory.
+    Kept(Arrived),
+    /// It is in the unfinished file, and had this value and length.
+    Written(Digest, usize),
 }
 
 /// Reason why a block does not reach the output.
@@ -107,7 +141,7 @@ pub(super) enum NotWritten {
 impl<'a> Ordered<'a> {
     /// The order of a file of which nothing is written.
     pub(super) fn new(output: &'a Output) -> io::Result<Self> {
-        Ok(Self { output, over: output.stop.descriptor()?, next: 0, early: BTreeMap::new() })
+        Ok(Self { output, over: output.stop.descriptor()?, next: 0, early: BTreeMap::new(), kept: 0 })
     }
 
     /// Whether a block is the next one.
@@ -122,16 +156,35 @@ impl<'a> Ordered<'a> {
         Ok(())
     }
 
-    /// Notes that a block waits in the unfinished file.
-    pub(super) fn waits(&mut self, index: u32, value: Digest, length: usize) {
-        self.early.insert(index, (value, length));
+    /// Keeps a block that comes too early in memory, where no more than `most` are kept; otherwise gives it
+    /// back, to be written to the unfinished file.
+    pub(super) fn keep(&mut self, index: u32, block: Arrived, most: usize) -> Option<Arrived> {
+        if self.kept >= most {
+            return Some(block);
+        }
+        self.kept += 1;
+        self.early.insert(index, Early::Kept(block));
+        None
     }
 
-    /// Writes the next block from the unfinished file, by way of `block`; its number, or `None` if it is
-    /// not there.
+    /// Notes that a block waits in the unfinished file.
+    pub(super) fn waits(&mut self, index: u32, value: Digest, length: usize) {
+        self.early.insert(index, Early::Written(value, length));
+    }
+
+    /// Writes the next block if it waits, from the unfinished file by way of `block`; its number, or `None` if
+    /// it has not arrived.
     pub(super) fn write_early(&mut self, file: &DiskFile, block: &mut Block) -> Result<Option<u32>, NotWritten> {
         let index = self.next;
-        let Some((value, length)) = self.early.remove(&index) else { return Ok(None) };
+        let (value, length) = match self.early.remove(&index) {
+            None => return Ok(None),
+            Some(Early::Written(value, length)) => (value, length),
+            Some(Early::Kept(kept)) => {
+                self.kept -= 1;
+                self.write(&kept.block[..kept.length])?;
+                return Ok(Some(index));
+            }
+        };
         let (file, offset) = (file.as_file(), block_offset(index));
         let data = &mut block[..length];
         file.read_exact_at(data, offset).map_err(NotWritten::Early)?;

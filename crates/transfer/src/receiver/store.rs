@@ -30,6 +30,9 @@ use crate::{clock, diskless};
 /// Maximum number of writes and reads in flight.
 const DEPTH: usize = 8;
 
+/// Share of the ring, as its divisor, that blocks which come too early for the output may keep.
+const KEPT_SHARE: usize = 4;
+
 /// Interval at which the store checks again for free blocks for comparisons.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Longest wait for work when there is no deadline.
@@ -239,18 +242,22 @@ impl Store<'_> {
 
     fn write(&mut self, id: EntryId, index: u32, arrival: Arrival) {
         let Some(file) = self.files.get(&id) else { return };
-        let Arrival { block: Arrived { mut block, length, waits }, ranges, value } = arrival;
+        let Arrival { block: arrived, ranges, value } = arrival;
         if let Some(ordered) = &mut self.ordered {
             if ordered.is_next(index) {
+                let Arrived { mut block, length, waits } = arrived;
                 let written = ordered.write(&block[..length]);
                 drop(waits);
                 self.on_output(id, index, written);
                 return self.write_early(id, &mut block);
             }
+            let most = self.shared.pool.capacity() / KEPT_SHARE;
+            let Some(Arrived { block, length, waits }) = ordered.keep(index, arrived, most) else { return };
             let purpose = JobPurpose::Early { index, value, length, waits };
             let job = Job::Write { file: file.disk_file().clone(), offset: block_offset(index), ranges, length, block };
             return self.submit(id, purpose, job);
         }
+        let Arrived { block, length, waits } = arrived;
         let job = Job::Write { file: file.disk_file().clone(), offset: block_offset(index), ranges, length, block };
         self.submit(id, JobPurpose::Write { index, waits }, job);
     }
