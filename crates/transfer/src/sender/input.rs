@@ -3,11 +3,13 @@
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use icdc_disk::tree::umask;
 use icdc_protocol::message::{EntryKind, Parent};
 use icdc_session::sender::{Found, Removal};
-use rustix::time::{ClockId, clock_gettime};
+
+use crate::clock;
 
 /// Capacity asked for of a pipe, in bytes: what an ordinary user may have by default.
 const PIPE_BYTES: usize = 1 << 20;
@@ -60,6 +62,6 @@ impl AsFd for Input {
 
 /// The wall clock: seconds since 1970 and nanoseconds.
 pub(super) fn now() -> (i64, u32) {
-    let now = clock_gettime(ClockId::Realtime);
-    (now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or_default())
+    let since = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos())
 }
