@@ -1,5 +1,5 @@
 //! The first SIGINT or SIGTERM asks for a clean stop, the second ends the process. For a copy,
-//! SIGHUP asks for a clean stop as well, unless it is ignored. The limit on file sizes does not end
+//! SIGHUP asks for a clean stop as well, unless it is ignored, and SIGUSR1 for its status. The limit on file sizes does not end
 //! the process.
 
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use icdc_stop::StopSignal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::{Handle, Signals};
 
 use crate::console::Console;
 use crate::exit;
@@ -86,6 +86,31 @@ pub(crate) fn watch_following(
 /// terminal.
 pub(crate) fn watch_with_terminal(stop: &StopSignal, console: &Console, announcement: &'static str) {
     tell_unwatched(watch_for(of_terminal(), stop, console, announcement, exit::INTERRUPTED), console);
+}
+
+/// Prints the status on SIGUSR1, as `dd` does, until it is dropped.
+pub(crate) struct StatusOnSignal(Handle);
+
+impl StatusOnSignal {
+    /// Begins to print what `status` gives. Where signals cannot be watched, says so, and SIGUSR1 is ignored.
+    pub(crate) fn start(console: &Console, status: impl Fn() -> String + Send + 'static) -> Option<Self> {
+        let watched = Signals::new([SIGUSR1]).and_then(|mut signals| {
+            let (handle, printer) = (signals.handle(), console.clone());
+            icdc_limits::thread::start("status", move || {
+                for _ in &mut signals {
+                    printer.complain(&status());
+                }
+            })?;
+            Ok(Self(handle))
+        });
+        watched.inspect_err(|error| console.complain(&format!("SIGUSR1 cannot be watched: {error}"))).ok()
+    }
+}
+
+impl Drop for StatusOnSignal {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 /// The signals that ask for the end of a copy.

@@ -38,7 +38,7 @@ const EXACT: &str = "exact";
         "  Standard output has a summary of the run. With --json, it has one event per line; the last\n",
         "  one has the type summary. Everything else, such as the progress bar, is on standard error.\n\n",
         "  The first interrupt (Ctrl-C, SIGTERM, or SIGHUP unless it is ignored) stops the copy cleanly,\n",
-        "  a second one other than SIGHUP immediately.\n\n",
+        "  a second one other than SIGHUP immediately. SIGUSR1 prints the progress.\n\n",
         "Exit codes:\n",
         "  0  everything arrived; all files that were written were verified; or another icdc is writing the same copy, and\n",
         "     --if-running skip was given\n",

@@ -37,6 +37,7 @@ use crate::copy::surface::Surface;
 use crate::plan::CopyPlan;
 use crate::plan::output::ResultFile;
 use crate::reporting::{CopyHooks, EndedCopy};
+use crate::signals::StatusOnSignal;
 use crate::{exit, logs, signals};
 
 /// Text printed at the first interrupt.
@@ -114,10 +115,15 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
         Ok(exporter) => exporter,
         Err(error) => return (console.give_up(&error, exit::USAGE), false),
     };
+    let status = {
+        let surface = Arc::clone(&surface);
+        StatusOnSignal::start(console, move || surface.status())
+    };
     let mut result = icdc_client::copy(&sources, &destination, &options, &events, stop);
     if let (Ok(summary), true) = (&mut result, output.dry_run) {
         (summary.verified, summary.read_back) = (false, false);
     }
+    drop(status);
     let is_through = result.is_ok();
     let receipt = options.receipt.take().filter(|_| is_through).map(|receipt| receipt::finish(&receipt, &surface));
     let skips = options.receive.if_running == IfRunning::Skip;

@@ -123,6 +123,11 @@ impl View {
         }
     }
 
+    /// The progress so far, in a line of text.
+    pub(crate) fn text(&self) -> String {
+        self.meter.text()
+    }
+
     /// Removes the progress bar from the terminal.
     pub(crate) fn finish(&mut self) {
         if let Medium::Bar(bar) = &self.medium {

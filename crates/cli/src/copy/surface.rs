@@ -149,6 +149,11 @@ impl Surface {
         self.state().tally.ended.as_ref().map(|ended| ended.result)
     }
 
+    /// The progress so far, in a line of text.
+    pub(crate) fn status(&self) -> String {
+        self.state().view.text()
+    }
+
     /// A summary of what has been seen so far.
     pub(crate) fn partial_summary(&self) -> Summary {
         self.state().tally.summary()

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use crate::support::terminal::Terminal;
-use crate::support::{Ended, ICDC, MIB, Route, RoutedSite, Signal, Site, Start, data};
+use crate::support::{Ended, ICDC, MIB, Route, RoutedSite, Signal, Site, Start, assert_same, data};
 
 #[test]
 fn equal_names_of_merged_sources_are_told() {
@@ -218,4 +218,19 @@ fn a_cause_of_many_failures_is_told_once() {
     let each = site.copy(&["--verbose", "tree", "copies"]).run().expect_code(1);
     assert!(each.stderr.matches("is a symbolic link").count() > 50, "{each}");
     assert_eq!(fs::read_dir(site.path("elsewhere")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_signal_asks_for_the_progress_and_the_copy_goes_on() {
+    for route in [Route::Local, Route::Push, Route::Pull] {
+        let routed = RoutedSite::new(route);
+        data::file(&routed.path("source"), 12 * MIB, 1);
+        let run = routed.start(&["--rate", "60mbit", "--quiet"], &["source"], "copy");
+        assert!(run.wait_for_bytes(MIB), "{}", run.finish());
+        run.signal(Signal::USR1);
+        assert!(run.wait_for_words(" of 12.58MB"), "{}", run.finish());
+        let ended = run.finish().expect_code(0);
+        assert!(ended.stderr.contains("limited by"), "{ended}");
+        assert_same(&routed.path("source"), &routed.path("copy"));
+    }
 }
