@@ -44,6 +44,9 @@ use crate::{exit, logs, signals};
 pub(crate) const STOPPING: &str =
     "stopping; what has arrived is kept, the same command goes on from there (again: stop at once)";
 
+/// Text printed at the first interrupt of a copy from or to a stream.
+const STOPPING_STREAM: &str = "stopping; a stream is not resumed (again: stop at once)";
+
 /// Text printed at the first interrupt of a copy that follows its sources.
 const FINISHING: &str = "finishing with what has settled (again: stop)";
 
@@ -76,7 +79,10 @@ fn run_command(
     let stop = StopSignal::new();
     match &plan.options.follow {
         Some(follow) => signals::watch_following(&follow.finish, &stop, console, [FINISHING, STOPPING]),
-        None => signals::watch_with_terminal(&stop, console, STOPPING),
+        None => {
+            let has_stream = plan.options.input.is_some() || plan.options.output.is_some();
+            signals::watch_with_terminal(&stop, console, if has_stream { STOPPING_STREAM } else { STOPPING });
+        }
     }
     if let Some(listing) = listing {
         let (code, _) = carry_out(listing, &stop, console);

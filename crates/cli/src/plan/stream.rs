@@ -58,10 +58,11 @@ pub(super) fn output(
         );
     };
     refuse_options(arguments, "standard output (-)")?;
-    let without_meaning = [("--verify", arguments.verify), ("--json", arguments.json)];
-    if let Some((option, _)) = without_meaning.into_iter().find(|(_, is_given)| *is_given) {
+    let impossible =
+        [("--verify", arguments.verify), ("--json", arguments.json), ("--receipt", arguments.receipt.is_some())];
+    if let Some((option, _)) = impossible.into_iter().find(|(_, is_given)| *is_given) {
         bail!(
-            "{option} does not go with - as the destination, where standard output has the data and nothing can be read back"
+            "{option} does not go with - as the destination: standard output has the data, and nothing of it is on this host's disk"
         );
     }
     let output = stdout();

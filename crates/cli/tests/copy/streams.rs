@@ -185,6 +185,12 @@ fn what_a_stream_cannot_be_is_refused_before_anything_is_read() {
         let run = streams.command(words).start().finish().expect_code(2);
         assert!(run.stderr.contains(reason), "{words:?}: {run}");
     }
+    let from = format!("{HERE}:/etc/hostname");
+    for option in [&["--verify"][..], &["--json"], &["--receipt", "receipt"]] {
+        let run = streams.command(&[option, &[&from, "-"]].concat()).start().finish().expect_code(2);
+        assert!(run.stderr.contains("nothing of it is on this host's disk"), "{option:?}: {run}");
+    }
+    assert!(!fs::exists(streams.routed.path("receipt")).unwrap());
     // A file of this name has a path.
     fs::write(streams.routed.path("-"), "dash").unwrap();
     streams.command(&["./-", "copy"]).start().finish().expect_code(0);
