@@ -295,7 +295,8 @@ impl Meter {
             return [format!("{done}  {awaited}"), String::new(), String::new()];
         }
         if let Some(lag) = self.lag.filter(|_| !self.scan_complete && sample.bytes_done == sample.bytes_total) {
-            let words = format!("following  {done} in {} files  last {lag:.1} s after its close", sample.files_done);
+            let (done, files) = (size(sample.bytes_done), sample.files_done);
+            let words = format!("following  {done} in {files} files  last {lag:.1} s after its close");
             return [words, String::new(), String::new()];
         }
         let left = sample.bytes_total.saturating_sub(sample.bytes_done) as f64 * 8.0 / self.rate();
