@@ -1,8 +1,9 @@
 //! A pull to a stream: one file of a far end goes to standard output.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use icdc_transfer::Summary;
@@ -25,7 +26,7 @@ impl Beside {
     /// # Errors
     /// A sentence for the user.
     pub(crate) fn new() -> Result<Self, CopyError> {
-        let made = tempfile::Builder::new().prefix("icdc-").tempdir();
+        let made = tempfile::Builder::new().prefix("icdc-").permissions(Permissions::from_mode(0o700)).tempdir();
         made.map(Self).map_err(|error| {
             let place = std::env::temp_dir();
             CopyError::Failed(format!(

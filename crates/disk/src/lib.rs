@@ -41,7 +41,9 @@ pub mod pool;
 pub mod sparse;
 pub mod tree;
 mod user;
+mod writers;
 
 pub use engine::{Completion, Engine, EngineError, EngineKind, EngineUnavailable, Job, JobKind, open_engine};
 pub use file::{DiskFile, FileError, Preallocation};
 pub use pool::{BLOCK_SIZE, Block, BlockPool, Closed};
+pub use writers::has_writers;

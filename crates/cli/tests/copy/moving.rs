@@ -225,3 +225,24 @@ fn what_may_not_be_removed_is_told() {
     assert_eq!(fs::read(site.path("target/copy/a")).unwrap(), b"a", "{ended}");
     assert!(site.path("tree/a").exists());
 }
+
+#[test]
+fn a_file_that_is_open_for_writing_stays() {
+    for route in [Route::Local, Route::Push, Route::Pull] {
+        let routed = RoutedSite::new(route);
+        fs::create_dir(routed.path("source")).unwrap();
+        for name in ["open", "closed"] {
+            fs::write(routed.path("source").join(name), name).unwrap();
+        }
+        let mut open = fs::OpenOptions::new().append(true).open(routed.path("source/open")).unwrap();
+        let ended = routed.copy(&["--move"], &["source/"], "copy").expect_code(1);
+        let failures = ended.failures();
+        assert!(failures.len() == 1 && failures.values().all(|reason| reason.contains("open for writing")), "{ended}");
+        assert!(!fs::exists(routed.path("source/closed")).unwrap(), "{route:?}");
+        std::io::Write::write_all(&mut open, b" and more").unwrap();
+        drop(open);
+        routed.copy(&["--move"], &["source/"], "copy").expect_code(0);
+        assert_eq!(fs::read(routed.path("copy/open")).unwrap(), b"open and more", "{route:?}");
+        assert!(!fs::exists(routed.path("source/open")).unwrap(), "{route:?}");
+    }
+}

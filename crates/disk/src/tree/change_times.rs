@@ -47,6 +47,11 @@ pub fn tells_changes(file: impl AsFd, ctime: FileTime, now: FileTime) -> bool {
     ctime.seconds.saturating_add(distance) < now.seconds
 }
 
+/// Whether a file system of this magic number is a local one.
+pub(crate) fn is_local(kind: FsWord) -> bool {
+    LOCAL.contains(&kind)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::File;

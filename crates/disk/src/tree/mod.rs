@@ -48,6 +48,7 @@ mod trail;
 mod walk;
 
 pub use attributes::{AttributeKinds, CAPABILITY, FoundXattrs, Xattrs};
+pub(crate) use change_times::is_local;
 pub use change_times::tells_changes;
 pub use directory::{Directory, Whereabouts};
 pub(crate) use error::operation;

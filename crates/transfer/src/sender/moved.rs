@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crossbeam_channel::Sender as Channel;
+use icdc_disk::has_writers;
 use icdc_disk::tree::{Directory, Kind, Name, Stat, TreeError, Whereabouts};
 use icdc_protocol::limits::MAX_LINKED;
 use icdc_protocol::message::EntryId;
@@ -14,6 +15,8 @@ use icdc_session::sender::Removed;
 
 /// Reason why an item stays that is not in the announced version any more.
 const CHANGED: &str = "was copied, and has changed at the source since; it stays there: copy it again";
+/// Reason why an item stays that somebody may still write to.
+const OPEN: &str = "was copied, and a program has it open for writing at the source; it stays there: copy it again when that is through";
 /// Reason why an item stays that cannot be kept for the end.
 pub(super) const TOO_MANY: &str = "was copied, and stays at the source: too many files with several names wait to be removed; run the same command again";
 
@@ -107,10 +110,20 @@ impl Leaving {
     /// Removes the item if it is in this version.
     fn remove_version(&self, directory: &Directory, version: &Stat) -> Removed {
         match directory.stat(&self.name) {
-            Ok(found) if found.same_version(version) => removed(self.in_directory(directory, Directory::remove_file)),
+            Ok(found) if found.same_version(version) => match self.is_being_written(directory, version) {
+                true => Removed::Failed(OPEN.to_owned()),
+                false => removed(self.in_directory(directory, Directory::remove_file)),
+            },
             Ok(_) => Removed::Failed(CHANGED.to_owned()),
             Err(error) => removed(Err(error)),
         }
+    }
+
+    /// Whether a program has the file open for writing, as far as that can be told: what it writes then
+    /// would be lost with the name.
+    fn is_being_written(&self, directory: &Directory, version: &Stat) -> bool {
+        version.kind == Kind::File
+            && directory.open_file(&self.name).is_ok_and(|(file, _)| has_writers(&file) == Some(true))
     }
 
     fn in_directory(
