@@ -40,7 +40,7 @@ fn check(entry: &Entry) {
     }
     match &entry.kind {
         EntryKind::File { size, .. } => assert!(*size <= MAX_FILE_SIZE),
-        EntryKind::Directory => {}
+        EntryKind::Directory | EntryKind::Stream => {}
         EntryKind::Symlink { target } => {
             assert!((1..=MAX_PATH).contains(&target.len()) && !target.contains(&0));
         }

@@ -3,7 +3,8 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
 
-/// Largest buffer for the texts of an entry, in bytes.
+/// Largest buffer, in bytes, for the strings of one passwd or group entry; a longer entry is an
+/// error.
 const LARGEST_BUFFER: usize = 1 << 20;
 
 /// User id and primary group id of a user name; `None` if the user database has no such name.
@@ -24,7 +25,7 @@ pub(crate) fn group_of_name(name: &CStr) -> io::Result<Option<u32>> {
     look_up(empty, ask, |entry| entry.gr_gid)
 }
 
-/// Name of the user with this id; `None` if the user database has none.
+/// Name of the user with this user id; `None` if the user database has none.
 pub(crate) fn user_of_id(id: u32) -> io::Result<Option<Vec<u8>>> {
     // SAFETY: passwd is plain data for which all-zero bytes are valid (null pointers, zero ids).
     let empty: libc::passwd = unsafe { std::mem::zeroed() };
@@ -33,7 +34,7 @@ pub(crate) fn user_of_id(id: u32) -> io::Result<Option<Vec<u8>>> {
     look_up(empty, ask, |entry| text(entry.pw_name))
 }
 
-/// Name of the group with this id; `None` if the group database has none.
+/// Name of the group with this group id; `None` if the group database has none.
 pub(crate) fn group_of_id(id: u32) -> io::Result<Option<Vec<u8>>> {
     // SAFETY: group is plain data for which all-zero bytes are valid (null pointers, zero ids).
     let empty: libc::group = unsafe { std::mem::zeroed() };
@@ -62,7 +63,9 @@ pub(crate) fn groups_of(name: &CStr, primary: u32) -> io::Result<Vec<u32>> {
     }
 }
 
-/// Asks with a buffer that grows until the entry fits, and reads the entry while the buffer is there.
+/// Calls a `get…_r` function of the C library (`ask`) with a buffer that grows until the entry
+/// fits, and converts the entry by `read` while the buffer is alive; `None` if there is no such
+/// entry.
 fn look_up<E, T>(
     mut entry: E,
     ask: impl Fn(*mut E, *mut c_char, usize, *mut *mut E) -> c_int,
@@ -83,7 +86,8 @@ fn look_up<E, T>(
     }
 }
 
-/// Bytes of a text of an entry whose buffer is still there.
+/// Copies a C string of a passwd or group entry whose buffer is still alive; empty for a null
+/// pointer.
 fn text(text: *const c_char) -> Vec<u8> {
     if text.is_null() {
         return Vec::new();

@@ -34,7 +34,8 @@ pub(crate) fn groups_of(name: &CStr) -> io::Result<Option<Vec<u32>>> {
     Ok(answer.and_then(|line| line.split(u8::is_ascii_whitespace).filter(|id| !id.is_empty()).map(number).collect()))
 }
 
-/// Standard output of a program; `None` where it is missing or fails.
+/// Runs a program with these arguments and returns its standard output; `None` if it is not
+/// installed or exits with an error.
 fn answer_of(program: &str, words: &[&[u8]]) -> io::Result<Option<Vec<u8>>> {
     let words = words.iter().map(|word| OsStr::from_bytes(word));
     match Command::new(program).args(words).stdin(Stdio::null()).stderr(Stdio::null()).output() {
@@ -44,20 +45,22 @@ fn answer_of(program: &str, words: &[&[u8]]) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// User id and primary group id in a line of the user database.
+/// User id and primary group id in `line`, a line of passwd; `None` if it is not the entry of
+/// `name`.
 pub(crate) fn user_entry(line: &[u8], name: &[u8]) -> Option<(u32, u32)> {
     let mut fields = fields_of(line, name)?;
     Some((number(fields.nth(1)?)?, number(fields.next()?)?))
 }
 
-/// Fields of a line after the name. A name of digits is looked up as a number; the line is then that of
-/// another name, and the result `None`.
+/// Fields of a passwd or group line behind the name; `None` if the line is that of another name, as
+/// when the program took a name of digits for an id.
 fn fields_of<'a>(line: &'a [u8], name: &[u8]) -> Option<impl Iterator<Item = &'a [u8]>> {
     let line = line.split(|byte| *byte == b'\n').next()?;
     let rest = line.strip_prefix(name)?.strip_prefix(b":")?;
     Some(rest.split(|byte| *byte == b':'))
 }
 
+/// Parses a user or group id in decimal digits; `None` if the text is none.
 fn number(text: &[u8]) -> Option<u32> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }

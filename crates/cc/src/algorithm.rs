@@ -7,7 +7,8 @@ use thiserror::Error;
 use crate::native::sys;
 use crate::packed::{EbpfObject, Packed};
 
-/// A congestion control algorithm that this crate brings.
+/// A congestion control algorithm: its native build for the simulator, and its eBPF objects unless
+/// the kernel has it.
 pub struct Algorithm {
     /// The name that users give, such as `highspeed`.
     pub name: &'static str,
@@ -17,6 +18,7 @@ pub struct Algorithm {
     ebpf: Ebpf,
 }
 
+/// Whether an algorithm has to be loaded into the kernel, and its eBPF objects.
 enum Ebpf {
     /// Every kernel of interest has it.
     InKernel,
@@ -24,7 +26,7 @@ enum Ebpf {
     Objects { plain: Packed, traced: Packed },
 }
 
-/// A value of an algorithm that can be set before it is loaded or simulated.
+/// A number by which an algorithm can be tuned before it is loaded or simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// Name of the parameter in the C file.
@@ -68,12 +70,13 @@ pub enum ParameterError {
     },
 }
 
+/// Reason, for users, for which this build has no eBPF objects.
 const WITHOUT_EBPF: &str = match option_env!("ICDC_CC_WITHOUT_EBPF") {
     Some(reason) => reason,
     None => "this build has no eBPF objects",
 };
 
-/// Every algorithm, in the order of lists.
+/// Every algorithm of this crate, in the order in which lists show them.
 #[must_use]
 pub fn all() -> &'static [Algorithm] {
     &ALL
@@ -113,6 +116,7 @@ macro_rules! loadable {
     };
 }
 
+/// The algorithms that [`all`] returns.
 static ALL: [Algorithm; 9] = [
     loadable!("icdc", icdc_algorithm_icdc, "icdc: paces just under what the path has free, learnt from short trains"),
     in_kernel!("reno", icdc_algorithm_reno, "the kernel's Reno (RFC 5681)"),
@@ -161,7 +165,7 @@ impl Algorithm {
         self.objects().map(|(_, traced)| traced.unpack())
     }
 
-    /// The plain object and the traced one.
+    /// The plain object and the traced one; an error, as a sentence, if there are none.
     fn objects(&self) -> Result<(Packed, Packed), &'static str> {
         match self.ebpf {
             Ebpf::InKernel => Err("the kernel has it; there is nothing to load"),
@@ -176,7 +180,8 @@ impl Algorithm {
         self.native.parameters().iter().map(|parameter| parameter.describe()).collect()
     }
 
-    /// The value of every parameter when these are set.
+    /// Values of all parameters, in the order of [`parameters`](Self::parameters): those of
+    /// `settings` by name, the others their defaults.
     ///
     /// # Errors
     /// Unknown names and values out of range.
@@ -200,6 +205,7 @@ impl Algorithm {
 }
 
 impl sys::Parameter {
+    /// The parameter in Rust's types.
     fn describe(&self) -> Parameter {
         // SAFETY: string literals of the C files.
         let text = |pointer| unsafe { CStr::from_ptr(pointer) }.to_str().expect("the C files are ASCII");

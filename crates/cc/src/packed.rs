@@ -18,13 +18,12 @@ pub struct EbpfObject {
 }
 
 impl Packed {
-    /// Whether it is empty.
+    /// Whether there is no object: the build could not make it.
     pub(crate) fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 
-    /// # Panics
-    /// If it is empty, or not what the build script writes.
+    /// Decompresses the object. Panics if it is empty, or not what the build script writes.
     pub(crate) fn unpack(self) -> EbpfObject {
         let (length, compressed) = self.0.split_first_chunk().expect("the build writes the length first");
         let length = u32::from_le_bytes(*length) as usize;

@@ -1,6 +1,8 @@
 //! Trace records of the tracing build of an algorithm, one for each operation in the kernel.
 
-/// Record of the ring buffer `icdc_trace`, as `c/trace.h` has it; units as in `c/kernel.h`.
+/// One operation of a traced algorithm in the kernel, with its arguments, result, and the socket's
+/// fields: a record of the ring buffer `icdc_trace`, laid out as in `c/trace.h`, units as in
+/// `c/kernel.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the kernel's, described in c/kernel.h and c/trace.h")]
@@ -35,7 +37,7 @@ pub struct TraceRecord {
     pub after: TraceState,
 }
 
-/// State that an operation may change.
+/// Fields of the socket that an operation may change, as a record has them before and after it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the kernel's, described in c/kernel.h")]

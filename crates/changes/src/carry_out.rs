@@ -12,8 +12,9 @@ use crate::removal::{self, Removal};
 use crate::renaming;
 use crate::report::{Over, Reporter};
 
-/// Carries out a request, and ends early when `stop` is requested. Returns how much is changed, or
-/// would be in a dry run; what could not be changed, the reporter has been told.
+/// Makes directories, or removes or renames items in `tree`, as requested; ends early when `stop`
+/// is requested. Returns how much is changed, or would be in a dry run. Items that cannot be
+/// changed are no error: the reporter is told of each.
 ///
 /// # Errors
 /// The change is not to go on.

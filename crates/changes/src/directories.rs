@@ -9,7 +9,8 @@ use crate::report::{Over, Reporter};
 /// Permissions of a directory that is made, less the umask.
 const MODE: u16 = 0o777;
 
-/// Makes the directories at `paths`; with `mkpath`, those above them as well.
+/// Makes the directories at `paths`; with `mkpath`, those above them as well. Those made and those
+/// that cannot be made are reported.
 ///
 /// # Errors
 /// See [`Over`].
@@ -37,7 +38,8 @@ pub(crate) fn make(
     Ok(count)
 }
 
-/// Makes the directory at `path`, which must not exist.
+/// Makes the directory at `path`, which must not exist, and appends the path to `made`. The error
+/// is a sentence for the user.
 fn make_one(tree: &Tree, path: &[u8], made: &mut Vec<Vec<u8>>) -> Result<(), String> {
     match make_at(tree, path, made)? {
         true => Ok(()),
@@ -45,7 +47,8 @@ fn make_one(tree: &Tree, path: &[u8], made: &mut Vec<Vec<u8>>) -> Result<(), Str
     }
 }
 
-/// Makes the directory at `path` and those above it that are missing.
+/// Makes the directory at `path` and those above it that are missing, and appends the paths of
+/// those made to `made`. The error is a sentence for the user.
 fn make_all(tree: &Tree, path: &[u8], made: &mut Vec<Vec<u8>>) -> Result<(), String> {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let slashes = (1..end).filter(|at| path[*at] == b'/' && path[at - 1] != b'/');
@@ -57,7 +60,8 @@ fn make_all(tree: &Tree, path: &[u8], made: &mut Vec<Vec<u8>>) -> Result<(), Str
     is_there.map(drop).map_err(|error| error.to_string())
 }
 
-/// Makes the directory at `path`; false if something has that name.
+/// Makes the directory at `path` and appends the path to `made`; false if something has that name.
+/// The error is a sentence for the user.
 fn make_at(tree: &Tree, path: &[u8], made: &mut Vec<Vec<u8>>) -> Result<bool, String> {
     let told = |error: TreeError| match error {
         TreeError::Missing { .. } => format!("{error}; -p makes the directories above as well"),

@@ -13,8 +13,8 @@ use icdc_stop::StopSignal;
 use crate::carry_out::carry_out;
 use crate::report::{Over, Reporter};
 
-/// Changes a part of `tree` for the other end, as requested; ends early when `stop` is requested or
-/// the other end leaves.
+/// Carries out the other end's request to make, remove or rename items in `tree`, and sends it the
+/// progress; ends early when `stop` is requested or the other end leaves.
 ///
 /// # Errors
 /// The error by which the session ended; the other end has been told.
@@ -40,7 +40,7 @@ pub fn answer(link: Link, tree: &Tree, request: &ChangeRequest, stop: &StopSigna
     if outcome == Err(SessionError::Interrupted) && !stop.is_requested() { Ok(()) } else { outcome }
 }
 
-/// Message of the other end, taken from the link.
+/// Message of the requesting end while its request is carried out.
 enum Said {
     /// It agrees to what was counted.
     Proceed,
@@ -48,7 +48,8 @@ enum Said {
     Used(u32),
 }
 
-/// Takes what the other end says of a change.
+/// Parses a message of the requesting end; `None` for one that has no place in a change, which ends
+/// the session.
 fn said(message: &Message) -> Option<Said> {
     match message {
         Message::Change(ChangeMessage::Used { weight }) => Some(Said::Used(*weight)),
@@ -57,7 +58,8 @@ fn said(message: &Message) -> Option<Said> {
     }
 }
 
-/// Tells the other end what is changed.
+/// Reporter at the end that changes: sends changed items, failures and counts to the requesting
+/// end, waiting where that has not used enough of what was sent before.
 struct Teller<'a> {
     answering: &'a Answering<Said>,
     sent: Sent,
@@ -67,11 +69,13 @@ struct Teller<'a> {
 }
 
 impl Teller<'_> {
+    /// Sends the changed items that were collected and not sent yet.
     fn flush(&mut self) -> Result<(), Over> {
         self.batch.take().map_or(Ok(()), |items| self.tell(ChangeMessage::Changed(items)))
     }
 
-    /// Sends a message once the window has room for it.
+    /// Sends a message, after waiting until the window (weight of messages sent and not used) has
+    /// room for it.
     fn tell(&mut self, message: ChangeMessage) -> Result<(), Over> {
         while !self.sent.send(message.weight()) {
             match self.answering.hear().ok_or(Over)? {
@@ -83,10 +87,14 @@ impl Teller<'_> {
         Ok(())
     }
 
+    /// Notes that the requesting end has used messages of this weight, which frees room in the
+    /// window.
     fn used(&mut self, weight: u32) -> Result<(), Over> {
         self.sent.used(weight).or_else(|rule| self.broken(rule))
     }
 
+    /// Notes the protocol rule that the requesting end breaks; always returns the error, which ends
+    /// the change.
     fn broken(&mut self, rule: &'static str) -> Result<(), Over> {
         self.broken = Some(rule);
         Err(Over)

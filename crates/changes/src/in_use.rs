@@ -61,6 +61,8 @@ impl<'a> InUse<'a> {
         Ok(())
     }
 
+    /// Tries to lock the unfinished file `item`; [`Holder::Another`] if another process has it
+    /// locked. A file that is gone counts as not locked. The error is a sentence for the user.
     fn holder(above: &Directory, item: &WalkItem) -> Result<Holder, String> {
         match Holder::of(above, &item.name) {
             // It got its final name, or was removed.

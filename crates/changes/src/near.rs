@@ -60,7 +60,8 @@ impl Drop for Leave {
     }
 }
 
-/// Messages of the end that changes, and the answers to them.
+/// The requesting end's part of the dialogue about one change: takes the messages of the end that
+/// changes, and answers them.
 struct Conversation<'a> {
     incoming: Receiver<Incoming>,
     writer: MessageWriter,
@@ -70,6 +71,8 @@ struct Conversation<'a> {
 }
 
 impl Conversation<'_> {
+    /// Passes what the end that changes tells to the reporter, agrees to a removal once the
+    /// reporter has taken its count, and returns the final count.
     fn run(mut self, reporter: &mut dyn Reporter) -> Result<ChangeCount, SessionError> {
         loop {
             let gone = || Err(SessionError::Cut("the other end is gone".into()));
@@ -98,11 +101,13 @@ impl Conversation<'_> {
     }
 }
 
+/// The session's error where the reporter ends the change.
 fn interrupted(Over: Over) -> SessionError {
     SessionError::Interrupted
 }
 
-/// Reads what the other end says, until its end or an error.
+/// Reading thread: queues the messages of the end that changes, until the last one or an error, and
+/// counts their weight in `received`.
 fn read(mut inlet: Box<dyn Inlet>, queue: &Sender<Incoming>, received: &Mutex<Received>) {
     let mut accepted = false;
     loop {
@@ -134,6 +139,8 @@ fn read(mut inlet: Box<dyn Inlet>, queue: &Sender<Incoming>, received: &Mutex<Re
     }
 }
 
+/// The error for an end whose release does not know such requests; `sentence` tells the user what
+/// it lacks.
 fn lacking(sentence: &str) -> Incoming {
     Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, sentence)))
 }

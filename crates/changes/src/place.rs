@@ -2,7 +2,8 @@
 
 use icdc_disk::tree::{Directory, Kind, Name, Stat, Tree, printable, resembles_staging};
 
-/// An item that exists, by its name in its directory.
+/// An existing item that is to be changed: its directory, its name there, and its attributes when
+/// it was found.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) directory: Directory,
@@ -10,8 +11,9 @@ pub(crate) struct Place {
     pub(crate) stat: Stat,
 }
 
-/// Finds the item at `path`; a symbolic link is the item itself. `start` is the lineage of the
-/// directory where relative paths start, as device and inode numbers.
+/// Finds the existing item at `path`; a symbolic link is the item itself. `start` has device and
+/// inode numbers of the directory where relative paths start and of all above it, which may not be
+/// changed. `before` keeps the directory of the path found last, for the next one.
 ///
 /// # Errors
 /// There is nothing, it is outside of the tree, the path names a directory as such (`.`, `..`, the

@@ -24,7 +24,8 @@ pub(crate) struct Removal<'a> {
     pub(crate) stop: &'a StopSignal,
 }
 
-/// An item of the request of which everything was counted.
+/// An item of the request of which everything was counted: its identity, by which a replacement is
+/// noticed, and the count, beyond which nothing of it is removed.
 struct Counted<'a> {
     path: &'a [u8],
     device: u64,
@@ -32,7 +33,9 @@ struct Counted<'a> {
     count: ChangeCount,
 }
 
-/// Removes the items at `paths`. One of which anything cannot be read, or may be in use, stays whole.
+/// Removes the items at `paths`: counts them all, asks the reporter with the count, then removes.
+/// An item of which anything cannot be read, or may be in use, stays whole. Returns what was
+/// removed, or in a dry run the count.
 pub(crate) fn remove(
     removal: &Removal<'_>,
     paths: &[Vec<u8>],
@@ -68,7 +71,8 @@ pub(crate) fn remove(
     Ok(gone)
 }
 
-/// Finds the items of the request.
+/// Finds the items at the request's paths; refuses the directory where relative paths start, and
+/// those above it.
 struct Finder<'a> {
     tree: &'a Tree,
     start: Vec<(u64, u64)>,
@@ -77,6 +81,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
+    /// The existing item at `path`, or a failure of that path.
     fn find(&mut self, path: &[u8]) -> Result<Place, Halt> {
         let found = place::find(self.tree, path, &self.start, &mut self.before);
         found.map_err(|reason| failed(path, reason))
@@ -84,6 +89,8 @@ impl Finder<'_> {
 }
 
 impl Removal<'_> {
+    /// Counts the item at `path` and everything in it, and removes nothing; in a dry run, reports
+    /// each as changed. An error if anything in it cannot be read or may be in use.
     fn count<'a>(
         &self,
         finder: &mut Finder<'_>,
@@ -109,7 +116,8 @@ impl Removal<'_> {
         Ok(Counted { path, device, inode, count })
     }
 
-    /// Removes an item, and counts what is gone.
+    /// Removes an item and everything in it, at most as many items as were counted, and adds what
+    /// is gone to `gone`. An error if the item was replaced after it was counted.
     fn remove(
         &self,
         finder: &mut Finder<'_>,
@@ -162,15 +170,18 @@ impl Removal<'_> {
         walked
     }
 
+    /// Returns an error if the removal is to stop.
     fn go_on(&self) -> Result<(), Halt> {
         if self.stop.is_requested() { Err(Halt::Over) } else { Ok(()) }
     }
 }
 
+/// The failure of the item at `path`; `reason` is a sentence for the user.
 fn failed(path: &[u8], reason: String) -> Halt {
     Halt::Failed(WalkFailure { path: path.to_vec(), reason })
 }
 
+/// Adds an item to the count of removed items, directories and bytes of files.
 fn add(count: &mut ChangeCount, item: &WalkItem) {
     count.items += 1;
     count.directories += u64::from(item.is_directory());
@@ -179,6 +190,7 @@ fn add(count: &mut ChangeCount, item: &WalkItem) {
     }
 }
 
+/// The item as it is reported to the requesting end.
 fn changed(item: &WalkItem) -> ChangedItem {
     ChangedItem { path: item.path.clone(), is_directory: item.is_directory() }
 }

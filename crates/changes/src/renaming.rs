@@ -6,8 +6,9 @@ use icdc_protocol::message::{ChangeCount, ChangedItem};
 use crate::place::{self, Place, refuse_staging};
 use crate::report::{Over, Reporter};
 
-/// Gives the item at `from` the path `to`, or its own name in the directory `to`. With `replace`, an
-/// item that has the new path is replaced: a file by a file, an empty directory by a directory.
+/// Gives the item at `from` the path `to`, or its own name in the directory `to`. With `replace`,
+/// an item that has the new path is replaced: a file by a file, an empty directory by a directory.
+/// A failure is reported, not returned.
 ///
 /// # Errors
 /// See [`Over`].
@@ -32,7 +33,7 @@ pub(crate) fn rename(
     }
 }
 
-/// An item, and the place that it is to have.
+/// An item to be renamed, with the directory, name and path that it is to get.
 struct Found<'a> {
     from: &'a [u8],
     item: Place,
@@ -42,6 +43,8 @@ struct Found<'a> {
     path: Vec<u8>,
 }
 
+/// Finds the item at `from` and what `to` means for it: a new path, or an existing directory into
+/// which it goes. The error is a sentence for the user.
 fn find<'a>(tree: &Tree, from: &'a [u8], to: &[u8]) -> Result<Found<'a>, String> {
     refuse_staging(from)?;
     refuse_staging(to)?;

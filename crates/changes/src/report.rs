@@ -2,11 +2,12 @@
 
 use icdc_protocol::message::{ChangeCount, ChangedItem};
 
-/// Error: the change is not to go on.
+/// Error: the change is not to go on, because the reporter has ended it or a stop was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Over;
 
-/// Takes what a change tells as it goes.
+/// Receiver of a change's progress, which shows it to the user or sends it to the requesting end;
+/// may end the change.
 pub trait Reporter {
     /// An item is made, removed or renamed; in a dry run, it would be removed.
     ///

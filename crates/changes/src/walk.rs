@@ -7,7 +7,7 @@ use crate::in_use::InUse;
 use crate::place::Place;
 use crate::report::Over;
 
-/// End of a walk before everything is visited.
+/// Error that ends a walk before everything is visited.
 pub(crate) enum Halt {
     /// The change is not to go on.
     Over,
@@ -27,7 +27,8 @@ impl From<WalkFailure> for Halt {
     }
 }
 
-/// Function that handles an item of the directory `above`; everything in it has been visited.
+/// Function that handles an item (counts or removes it), given its directory; everything in it has
+/// been visited.
 pub(crate) type Visit<'a> = &'a mut dyn FnMut(&Directory, &WalkItem) -> Result<(), Halt>;
 
 /// Visits the item of `place`, which has this path, and everything in it.
@@ -41,7 +42,8 @@ pub(crate) fn walk(place: Place, path: &[u8], in_use: &InUse<'_>, visit: Visit<'
     icdc_disk::tree::walk(&directory, item, &mut Unused { in_use, visit })
 }
 
-/// Visits what is not in use.
+/// Visitor that checks each unfinished file for use by a running copy before passing items to
+/// `visit`; one that may be in use ends the walk.
 struct Unused<'a, 'b> {
     in_use: &'a InUse<'a>,
     visit: Visit<'b>,

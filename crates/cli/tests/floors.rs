@@ -49,7 +49,7 @@ const CRATES: [(&str, u8, Unsafe); 40] = [
     ("icdc-report", 2, Forbidden),
     ("icdc-session", 2, Forbidden),
     ("icdc-sim", 2, Forbidden),
-    ("icdc-stop", 2, Forbidden),
+    ("icdc-stop", 2, ForTheKernel),
     ("icdc-watch", 2, Forbidden),
     ("icdc-cc", 1, ForTheKernel),
     ("icdc-path", 1, Forbidden),

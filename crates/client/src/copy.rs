@@ -14,7 +14,6 @@ use icdc_transfer::receiver::Output;
 use icdc_transfer::sender::Follow;
 use icdc_transfer::{Account, EventSink, Notary, Summary, WithinHost, sender};
 use icdc_trust::Identity;
-use icdc_units::Span;
 
 use crate::between;
 use crate::connect::{ConnectError, Far, Need};
@@ -43,8 +42,7 @@ pub fn copy(
     icdc_tcp::raise_descriptor_limit();
     sender::check_choice(&options.send.choice).map_err(|error| CopyError::Usage(error.to_string()))?;
     let copied = dispatch(sources, destination, options, events, stop);
-    let has_stream = options.input.is_some() || options.output.is_some();
-    copied.map_err(|error| if has_stream { error.of_stream() } else { error })
+    copied.map_err(|error| if options.has_stream() { error.of_stream() } else { error })
 }
 
 fn dispatch(
@@ -112,8 +110,7 @@ fn push(
         privileges: &Privileges::own(),
         destination: far.path().to_vec(),
         receive: options.receive.clone(),
-        // What was read of a stream cannot be read again.
-        retry_for: if options.input.is_some() { Span::ZERO } else { options.retry_for },
+        retry_for: options.patience(),
         account: &Account::new(clock::now()),
         receipt: options.receipt.as_ref().map(|file| PushedReceipt { file, signer }),
         follow: follow.as_ref(),
@@ -145,8 +142,7 @@ fn pull(
         destination,
         receive: &options.receive,
         output: options.output.as_ref(),
-        // What was written to a stream cannot be written again.
-        retry_for: if options.output.is_some() { Span::ZERO } else { options.retry_for },
+        retry_for: options.patience(),
         account: &Account::new(clock::now()),
         notary: receipt.as_ref().map(|receipt| receipt as &dyn Notary),
     };

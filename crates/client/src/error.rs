@@ -44,9 +44,7 @@ impl CopyError {
             Self::Failed(_) => FailureKind::Failed,
         }
     }
-}
 
-impl CopyError {
     /// This error, of a copy from or to a stream.
     #[must_use]
     pub(crate) fn of_stream(self) -> Self {

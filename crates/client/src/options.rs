@@ -81,7 +81,7 @@ pub struct CopyOptions {
     pub marker: Option<Arc<Marker>>,
     /// File of the receipt; `None` if none is asked for.
     pub receipt: Option<Arc<ReceiptFile>>,
-    /// How the sources are followed, and until when; `None` if what is there is copied once.
+    /// Options of following the sources; `None` if what is there is copied once.
     pub follow: Option<FollowOptions>,
 }
 
@@ -91,23 +91,24 @@ impl CopyOptions {
     /// Default command that reaches a host.
     pub const SSH: &'static str = "ssh";
 
+    /// Whether a stream is copied, or takes what is copied.
+    #[must_use]
+    pub fn has_stream(&self) -> bool {
+        self.input.is_some() || self.output.is_some()
+    }
+
+    /// Time for which a broken connection is tried again: none with a stream, which can be read or written
+    /// only once.
+    pub(crate) fn patience(&self) -> Span {
+        if self.has_stream() { Span::ZERO } else { self.retry_for }
+    }
+
     /// These options, with a stream in place of the destination: all bytes of a file arrive, and nothing else
     /// of it.
     #[must_use]
     pub fn to_stream(mut self, output: Output) -> Self {
         // Holes are zeros in a stream.
-        let preserve = Preserve {
-            mode: false,
-            times: false,
-            links: false,
-            owner: false,
-            xattr: false,
-            sparse: false,
-            acl: false,
-            specials: false,
-            security: false,
-        };
-        (self.send.preserve, self.receive.preserve) = (preserve, preserve);
+        (self.send.preserve, self.receive.preserve) = (Preserve::NOTHING, Preserve::NOTHING);
         (self.receive.resume, self.receive.whole_files) = (false, true);
         self.output = Some(output);
         self

@@ -468,7 +468,7 @@ impl From<SessionError> for AttemptError {
     }
 }
 
-/// How long a broken connection is tried again.
+/// Time for which a broken connection is tried again.
 #[derive(Clone, Copy)]
 struct Patience {
     /// Time counted from the last progress.

@@ -14,7 +14,7 @@ use seccompiler::{
     SeccompRule, apply_filter_all_threads,
 };
 
-/// Kind of process, as far as the filter depends on it.
+/// Kind of process, by which the filter of its system calls is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Process {
     /// The process has all its connections, or is handed them.
@@ -26,8 +26,8 @@ pub enum Process {
     Loading,
 }
 
-/// Refuses this thread and all others of the process what they never need, from now on. Where the
-/// kernel has no such filters, that is logged and nothing changes.
+/// Makes system calls that this kind of process never needs fail from now on, for all its threads
+/// and for good (seccomp). If the kernel has no such filters, that is logged and nothing changes.
 pub fn refuse_for(process: Process) {
     let applied = filters(process).map_err(|error| error.to_string()).and_then(|filters| {
         filters.iter().try_for_each(|filter| apply_filter_all_threads(filter).map_err(|error| error.to_string()))
@@ -45,8 +45,12 @@ pub fn obstacle() -> Option<&'static str> {
     (!has).then_some("the kernel has no filters of system calls (seccomp)")
 }
 
+/// Conditions under which system calls are refused, by call number; an empty list refuses a call
+/// always.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
+/// Builds the two filters for a kind of process: one that fails refused calls with EPERM, and one
+/// that fails `clone3` with ENOSYS.
 fn filters(process: Process) -> Result<[BpfProgram; 2], BackendError> {
     let mut refused: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     refused.extend(of_processor().map(|call| (call, Vec::new())));
@@ -66,14 +70,16 @@ fn filters(process: Process) -> Result<[BpfProgram; 2], BackendError> {
     Ok([program(with_x32(refused), libc::EPERM)?, program(with_x32(absent), libc::ENOSYS)?])
 }
 
+/// Compiles a filter in which calls that match the rules fail with the error number `answer`; all
+/// others are allowed.
 fn program(rules: Rules, answer: i32) -> Result<BpfProgram, BackendError> {
     let processor = std::env::consts::ARCH.try_into()?;
     let answer = SeccompAction::Errno(answer.unsigned_abs());
     SeccompFilter::new(rules, SeccompAction::Allow, answer, processor)?.try_into()
 }
 
-/// Rules that hold for calls by the x32 convention as well, which kernels for x86-64 may have
-/// beside the usual one.
+/// Adds the same rules for calls by the x32 convention, which kernels for x86-64 may have beside
+/// the usual one.
 fn with_x32(rules: Rules) -> Rules {
     /// Bit that marks system calls of the x32 ABI (`__X32_SYSCALL_BIT`).
     const X32: i64 = 0x4000_0000;
@@ -92,7 +98,7 @@ fn with_x32(rules: Rules) -> Rules {
     rules
 }
 
-/// Processes and namespaces: a thread is all that it starts.
+/// Rules by which `clone` is refused unless it starts a thread in the namespaces of this process.
 fn clones() -> Result<Vec<SeccompRule>, BackendError> {
     const NAMESPACES: [i32; 7] = [
         libc::CLONE_NEWCGROUP,
@@ -111,7 +117,7 @@ fn clones() -> Result<Vec<SeccompRule>, BackendError> {
     std::iter::once(flag(libc::CLONE_THREAD, 0)).chain(namespaces).collect()
 }
 
-/// Typing on the terminal that standard error may be.
+/// Rules by which `ioctl` may not type into the terminal that standard error may be.
 fn terminals() -> Result<Vec<SeccompRule>, BackendError> {
     /// ioctl requests that type into a terminal: `TIOCSTI` and `TIOCLINUX` of asm-generic/ioctls.h.
     const TYPING: [u64; 2] = [0x5412, 0x541c];
@@ -121,16 +127,17 @@ fn terminals() -> Result<Vec<SeccompRule>, BackendError> {
     TYPING.into_iter().map(request).collect()
 }
 
-/// Sockets but those of TCP, UDP and Unix.
+/// Rule by which `socket` is refused for all address families but Unix, IPv4 and IPv6.
 fn other_families() -> Result<SeccompRule, BackendError> {
     let not = |family: i32| SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family as u64);
     SeccompRule::new(vec![not(libc::AF_UNIX)?, not(libc::AF_INET)?, not(libc::AF_INET6)?])
 }
 
-/// System calls that open connections.
+/// System calls that open connections, refused to a process that has all its connections or is
+/// handed them.
 const SOCKETS: [i64; 4] = [libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen];
 
-/// Calls that no process of icdc makes once it serves.
+/// System calls that are refused to every process of icdc once it serves.
 const REFUSED: [i64; 61] = [
     // Other programs.
     libc::SYS_execve,
@@ -207,7 +214,7 @@ const REFUSED: [i64; 61] = [
 /// `kexec_file_load`; the number is the same on aarch64 and riscv64.
 const KEXEC_FILE_LOAD: i64 = if cfg!(target_arch = "x86_64") { 320 } else { 294 };
 
-/// Calls that only some processors have.
+/// Further system calls to refuse that only some processors have.
 fn of_processor() -> impl Iterator<Item = i64> {
     #[cfg(target_arch = "x86_64")]
     const ONLY: [i64; 5] = [libc::SYS_fork, libc::SYS_vfork, libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt];

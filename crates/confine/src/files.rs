@@ -16,19 +16,20 @@ use landlock::{
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// Rights that are refused unless a rule grants them. Kernels that know fewer refuse fewer.
+/// Version of Landlock whose access rights are all refused unless a rule grants them. Kernels that
+/// know fewer refuse fewer.
 const HANDLED: ABI = ABI::V3;
-/// The first version that can allow hard links and renames between directories. The one before it
-/// refuses all of them, which a copy cannot do without.
+/// Least version of Landlock with which files are confined: the first that can allow hard links and
+/// renames between directories. The one before refuses all of them, which a copy cannot do without.
 const LEAST: u8 = 2;
-/// Directories with what ends ask the kernel for: limits, socket buffers, memory, processors,
-/// network devices, types for eBPF. Nobody can write there beneath these rules.
+/// Directories that every end of a copy may read, and not write: it asks the kernel there for
+/// limits, socket buffers, memory, processors, network devices, types for eBPF.
 const OF_THE_KERNEL: [&str; 2] = ["/proc", "/sys"];
-/// Directories with what it takes to resolve host names.
+/// Directories to be read for resolving host names.
 const OF_NAMES: [&str; 5] = ["/etc", "/run", "/usr", "/lib", "/lib64"];
 
-/// Files and directories in which the C library finds users and groups, its modules for directory
-/// services, and what these keep in shared memory.
+/// Files and directories to be read for looking up users and groups: the C library's files, its
+/// modules for directory services, and what these keep in shared memory.
 const OF_ACCOUNTS: [&str; 9] = [
     "/etc/passwd",
     "/etc/group",
@@ -41,7 +42,8 @@ const OF_ACCOUNTS: [&str; 9] = [
     "/var/lib/sss/mc",
 ];
 
-/// Files that a thread may still open.
+/// Files and directories that a thread may still open, collected one by one and then enforced by
+/// Landlock; all others are refused.
 #[derive(Debug)]
 pub struct Files {
     places: Vec<(OwnedFd, BitFlags<AccessFs>)>,
@@ -53,7 +55,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// No files but those in which every end reads what the kernel tells.
+    /// Rules with which every end of a copy begins: only `/proc` and `/sys` can be opened, for
+    /// reading.
     #[must_use]
     pub fn of_end() -> Self {
         let files = Self { places: Vec::new(), lacks: false, is_alone: false };
@@ -132,6 +135,8 @@ impl Files {
         self.with_path(path, Self::change_with_specials)
     }
 
+    /// Opens `path` and adds rules for it by `allowed`. A path that cannot be opened is left out;
+    /// if descriptors or memory are lacking, nothing is confined in the end.
     fn with_path(self, path: &Path, allowed: impl FnOnce(Self, &File) -> Self) -> Self {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         match rustix::fs::open(path, flags, Mode::empty()) {
@@ -141,6 +146,7 @@ impl Files {
         }
     }
 
+    /// Adds these access rights for a file, or for everything beneath a directory.
     fn allow(mut self, place: BorrowedFd<'_>, access: BitFlags<AccessFs>) -> Self {
         let Ok(place) = place.try_clone_to_owned().map(File::from) else { return Self { lacks: true, ..self } };
         let access = match place.metadata() {
@@ -166,6 +172,7 @@ impl Files {
         }
     }
 
+    /// Makes Landlock enforce the rules on the calling thread.
     fn restrict(&self) -> Result<(), RulesetError> {
         let mut rules = Ruleset::default().handle_access(AccessFs::from_all(HANDLED))?;
         if self.is_alone {
@@ -187,8 +194,8 @@ const CHANGE: BitFlags<AccessFs> = landlock::make_bitflags!(AccessFs::{
 /// Landlock access rights that [`Files::change_with_specials`] gives beside these.
 const SPECIALS: BitFlags<AccessFs> = landlock::make_bitflags!(AccessFs::{MakeFifo | MakeSock | MakeBlock | MakeChar});
 
-/// The version of Landlock that this kernel has, as far as this program knows versions; 0 without
-/// any.
+/// Version of Landlock that this kernel has, at most the newest that this program knows; 0 if it
+/// has none.
 #[must_use]
 pub fn version() -> u8 {
     static VERSION: OnceLock<u8> = OnceLock::new();
@@ -206,6 +213,8 @@ pub fn version() -> u8 {
     })
 }
 
+/// An empty ruleset that fails if the kernel lacks a right, instead of leaving it out: for finding
+/// the version.
 fn required() -> Ruleset {
     Ruleset::default().set_compatibility(CompatLevel::HardRequirement)
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 /// Maximum number of nested groups that are examined.
 const MOST: usize = 64;
 
-/// Directories of the groups that limit this process by `controller`, from its own upwards; none
-/// where they cannot be seen.
+/// Directories of the control groups that limit this process by `controller` (`memory`, `pids`),
+/// its own group first, then those above it; empty if control groups cannot be seen.
 pub(crate) fn own_and_above(controller: &str) -> Vec<PathBuf> {
     let (Ok(mounts), Ok(own)) = (fs::read_to_string("/proc/self/mounts"), fs::read_to_string("/proc/self/cgroup"))
     else {
@@ -18,14 +18,18 @@ pub(crate) fn own_and_above(controller: &str) -> Vec<PathBuf> {
     second.into_iter().chain(first).flat_map(|(root, own)| upwards(&root, &own)).collect()
 }
 
-/// Directory of the control groups, and this process's group as a path from there.
+/// Mount point of a tree of control groups, and this process's group as a path relative to it.
 type Place = (PathBuf, PathBuf);
 
+/// Finds this process's group in the tree of cgroup v2 from the texts of `/proc/self/mounts` and
+/// `/proc/self/cgroup`; `None` if that is not mounted or the process is not in it.
 fn second_version(mounts: &str, own: &str) -> Option<Place> {
     let root = mounted(mounts, |kind, _| kind == "cgroup2")?;
     Some((root, own.lines().find_map(|line| line.strip_prefix("0::/"))?.into()))
 }
 
+/// Finds this process's group in the tree that cgroup v1 has for `controller`, from the texts of
+/// `/proc/self/mounts` and `/proc/self/cgroup`; `None` if there is no such tree.
 fn first_version(mounts: &str, own: &str, controller: &str) -> Option<Place> {
     let lists = |list: &str| list.split(',').any(|name| name == controller);
     let root = mounted(mounts, |kind, options| kind == "cgroup" && lists(options))?;
@@ -34,23 +38,28 @@ fn first_version(mounts: &str, own: &str, controller: &str) -> Option<Place> {
     Some((root, own.get(2)?.trim_start_matches('/').into()))
 }
 
-/// Mount point of a file system whose kind and options fit; `None` if none does.
+/// Mount point, in the text of `/proc/self/mounts`, of the first file system whose type and options
+/// `fits` accepts; `None` if none does.
 fn mounted(mounts: &str, fits: impl Fn(&str, &str) -> bool) -> Option<PathBuf> {
     let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     mounts.find(|fields| fields.len() > 3 && fits(fields[2], fields[3])).map(|fields| PathBuf::from(fields[1]))
 }
 
+/// Directories of the group `own` and of the groups above it up to the mount point `root`, at most
+/// [`MOST`].
 fn upwards(root: &Path, own: &Path) -> Vec<PathBuf> {
     let path = root.join(own);
     path.ancestors().take_while(|group| group.starts_with(root)).take(MOST).map(Path::to_owned).collect()
 }
 
-/// A limit or a count that a file of `group` holds; `None` for "max", and where it has none.
+/// Reads a limit or a count from a file of the control group; `None` for "max", or if there is no
+/// such file.
 pub(crate) fn number(group: &Path, file: &str) -> Option<u64> {
     fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()
 }
 
-/// The number that follows `key` in a file of `group`; `None` where there is none.
+/// Reads the number behind `key` from a file of the control group that has one key per line, such
+/// as `memory.stat`; `None` if there is none.
 pub(crate) fn keyed(group: &Path, file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(group.join(file)).ok()?;
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())

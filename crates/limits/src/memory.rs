@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::cgroup;
 
-/// Limit of the process's own: `ulimit -v` or `ulimit -d`.
+/// A limit on this process's own memory by `ulimit -v` or `ulimit -d`, and the room left below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfProcess {
     /// The limit in bytes.
@@ -20,7 +20,7 @@ pub struct OfProcess {
     pub option: &'static str,
 }
 
-/// Limit of a control group.
+/// A memory limit of a control group that this process is in, and the room left below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfGroup {
     /// Its directory.
@@ -32,7 +32,7 @@ pub struct OfGroup {
     pub left: ByteCount,
 }
 
-/// The tightest limit that `ulimit` sets to this process's own memory; `None` where it sets none.
+/// The memory limit by `ulimit` that leaves this process the least room; `None` if none is set.
 #[must_use]
 pub fn of_process() -> Option<OfProcess> {
     let used = fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -49,12 +49,12 @@ pub fn of_process() -> Option<OfProcess> {
     bounds.into_iter().flatten().min_by_key(|bound| bound.left)
 }
 
-/// Memory that other threads of the process may have given back between a refusal and a look at
-/// what is left.
+/// Slack with which a limit is blamed for memory that was refused: other threads may have freed so
+/// many bytes between the refusal and the look at what is left.
 pub(crate) const GIVEN_BACK: ByteCount = ByteCount::from_mib(64);
 
-/// Sentence that tells why `needed` bytes could not be had: the limit that leaves less, if there is
-/// one, or else `cause`.
+/// Sentence for users that tells why `needed` bytes were refused: the limit that leaves less, if
+/// there is one, else `cause`.
 #[must_use]
 pub fn refused(needed: ByteCount, cause: &io::Error) -> String {
     if let Some(OfProcess { most, left, option }) = of_process().filter(|bound| bound.left < needed + GIVEN_BACK) {
@@ -71,8 +71,8 @@ pub fn refused(needed: ByteCount, cause: &io::Error) -> String {
     }
 }
 
-/// The tightest limit of the control groups, of either version, that this process is in; `None`
-/// where none is set or the groups cannot be seen.
+/// The memory limit that leaves the least room, among the control groups (v1 or v2) that this
+/// process is in; `None` if none is set or the groups cannot be seen.
 #[must_use]
 pub fn of_groups() -> Option<OfGroup> {
     let bounds = cgroup::own_and_above("memory").into_iter().filter_map(|group| {
@@ -89,12 +89,13 @@ pub fn of_groups() -> Option<OfGroup> {
     bounds.min_by_key(|bound| bound.left)
 }
 
-/// Files of a control group with limits beyond which the kernel ends a process.
+/// Files of a control group with the memory limits beyond which the kernel kills a process.
 const HARD_LIMITS: &[&str] = &["memory.max", "memory.limit_in_bytes"];
-/// Files with those limits, and with the one beyond which the kernel slows a process down.
+/// Files with the [`HARD_LIMITS`], and the one with the limit beyond which the kernel slows a
+/// process down.
 const LIMITS: &[&str] = &["memory.max", "memory.limit_in_bytes", "memory.high"];
 
-/// The tightest limit of a control group in these files; `None` where none is set.
+/// The lowest memory limit that a control group has in these files; `None` if none is set.
 fn limit(group: &Path, files: &[&str]) -> Option<ByteCount> {
     /// The first version has a number where nothing is limited, close to the largest.
     const NONE: u64 = 1 << 60;
@@ -102,16 +103,17 @@ fn limit(group: &Path, files: &[&str]) -> Option<ByteCount> {
     limits.min().map(ByteCount::new)
 }
 
-/// The tightest limit in bytes of all: of this process, and of the control groups that it is in, of
-/// either version. `None` where none is set.
+/// The lowest memory limit on this process, by `ulimit` or by a control group (v1 or v2) that it is
+/// in, whatever is in use already; `None` if none is set.
 #[must_use]
 pub fn tightest() -> Option<ByteCount> {
     let own = of_process().map(|found| found.most);
     [own, tightest_group(LIMITS).map(|(_, most)| most)].into_iter().flatten().min()
 }
 
-/// Makes sure that the control groups which this process is in may have so much memory: beyond
-/// that, the kernel ends a process instead of refusing memory.
+/// Checks that the control groups of this process allow `needed` bytes in all, whatever is in use
+/// already; nothing is reserved. Beyond their limit the kernel kills a process instead of refusing
+/// memory.
 ///
 /// # Errors
 /// The group that may not.
@@ -125,8 +127,8 @@ pub fn fits(needed: ByteCount) -> Result<(), String> {
     }
 }
 
-/// The control group of this process, of either version, that may have least by these files; `None`
-/// where none of them has a limit.
+/// The control group of this process (v1 or v2) with the lowest memory limit in these files, and
+/// that limit; `None` if no limit is set.
 fn tightest_group(files: &[&str]) -> Option<(PathBuf, ByteCount)> {
     let groups = cgroup::own_and_above("memory").into_iter();
     groups.filter_map(|group| limit(&group, files).map(|most| (group, most))).min_by_key(|(_, most)| *most)

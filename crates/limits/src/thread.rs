@@ -11,11 +11,12 @@ use rustix::process::{Resource, getrlimit, getuid};
 use crate::cgroup;
 use crate::memory;
 
-/// Threads of a process that may end between the refusal of a further one and a look at their
-/// number.
+/// Number of threads that may have ended between the refusal of another one and the count: a group
+/// that is short of its limit by no more still counts as full.
 const JUST_ENDED: u64 = 32;
 
-/// A thread cannot be started.
+/// Error: a thread could not be started. Its message names the limit that is in the way, and how to
+/// raise it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot start the thread {name:?}: {limit}")]
 pub struct NoThread {
@@ -23,7 +24,7 @@ pub struct NoThread {
     limit: Limit,
 }
 
-/// Limit that is in the way of a further thread.
+/// Limit that is in the way of another thread or process; the text tells how to raise it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum Limit {
     #[error(
@@ -79,7 +80,8 @@ pub fn start_scoped<'scope, T: Send + 'scope>(
 }
 
 impl NoThread {
-    /// The limit that is in the way of a further process of this program, which is `cause`d by it.
+    /// Sentence that tells why a process could not be started, for which the kernel gave `cause`:
+    /// the limit that is in the way if that was EAGAIN, else `cause` itself.
     #[must_use]
     pub fn in_the_way_of_a_process(cause: &io::Error) -> String {
         match cause.kind() {
@@ -88,7 +90,8 @@ impl NoThread {
         }
     }
 
-    /// A thread of this name could not be had, for the reason `cause`.
+    /// Error for a thread of this name, for which the kernel gave `cause`; finds out which limit is
+    /// in the way.
     #[must_use]
     pub fn new(name: &str, cause: &io::Error) -> Self {
         Self { name: name.to_owned(), limit: Limit::in_the_way(cause) }
@@ -102,8 +105,8 @@ impl From<NoThread> for io::Error {
 }
 
 impl Limit {
-    /// The first one that is reached: those that can be compared with a count come first, since the
-    /// kernel gives the same answer for all.
+    /// Finds the limit for which the kernel refused a thread with `cause`. Those that can be
+    /// compared with a count come first, since the kernel gives the same error for all.
     fn in_the_way(cause: &io::Error) -> Self {
         group_tasks()
             .or_else(address_space)
@@ -114,6 +117,8 @@ impl Limit {
     }
 }
 
+/// The limit of tasks (`pids.max`) of a control group of this process that is reached; `None` if
+/// none is.
 fn group_tasks() -> Option<Limit> {
     cgroup::own_and_above("pids").into_iter().find_map(|group| {
         let most = cgroup::number(&group, "pids.max")?;
@@ -129,6 +134,7 @@ fn has_refused(group: &Path) -> bool {
     events.lines().any(|line| line.strip_prefix("max ").is_some_and(|count| count.trim() != "0"))
 }
 
+/// The limit by `ulimit` that leaves no room for the stack of another thread; `None` if none does.
 fn address_space() -> Option<Limit> {
     /// Address space of a stack, and of what a thread maps beside it.
     const ROOM: ByteCount = ByteCount::from_mib(3);
@@ -137,6 +143,7 @@ fn address_space() -> Option<Limit> {
         .then_some(Limit::AddressSpace { most: bound.most.as_u64(), option: bound.option })
 }
 
+/// The memory limit of a control group that is used up; `None` if none is.
 fn group_memory() -> Option<Limit> {
     /// Less than this is not worth the kernel's search.
     const ROOM: u64 = 1 << 20;
@@ -144,6 +151,8 @@ fn group_memory() -> Option<Limit> {
     (bound.left.as_u64() < ROOM).then_some(Limit::GroupMemory { group: bound.group, most: bound.most.as_u64() })
 }
 
+/// The limit of memory mappings (`vm.max_map_count`), if another thread's stack would exceed it;
+/// else `None`.
 fn memory_areas() -> Option<Limit> {
     let most = fs::read_to_string("/proc/sys/vm/max_map_count").ok()?.trim().parse().ok()?;
     let count = fs::read_to_string("/proc/self/maps").ok()?.lines().count() as u64;
@@ -151,6 +160,8 @@ fn memory_areas() -> Option<Limit> {
     (count + 3 > most).then_some(Limit::MemoryAreas { count, most })
 }
 
+/// The user's limit of processes and threads (`ulimit -u`). It cannot be compared with a count, so
+/// it is returned wherever one is set; `None` without one, and for root.
 fn processes() -> Option<Limit> {
     let most = getrlimit(Resource::Nproc).current?;
     let user = getuid();

@@ -22,7 +22,7 @@ use sha2::Digest as _;
 use crate::large::{self, BlockWork};
 use crate::subject::{Digested, Job, Subject, changed, check, open, unreadable};
 
-/// Work of the workers.
+/// Task for one of the threads that digest.
 pub(crate) enum Work {
     /// A file that one worker reads and digests.
     File(Job),
@@ -30,7 +30,8 @@ pub(crate) enum Work {
     Block(BlockWork),
 }
 
-/// Largest file in bytes that a worker reads at once.
+/// Size in bytes up to which a file is read and digested whole by one worker; larger ones, for
+/// BLAKE3, are split into blocks for all workers.
 const SMALL: u64 = 1 << 20;
 /// Size in bytes of the pieces of a file that a worker reads one by one.
 const PIECE: usize = 1 << 20;
@@ -41,7 +42,7 @@ const LEAST_WORKERS: usize = 4;
 /// Maximum number of files that are queued for the workers.
 const QUEUE: usize = 1024;
 
-/// Digests files by threads of its own, until it is dropped.
+/// Digests the files of a listing in threads of its own, which end when it is dropped.
 pub(crate) struct Digester {
     digest: ListDigest,
     workers: Sender<Work>,
@@ -102,7 +103,8 @@ impl Digester {
     }
 }
 
-/// Works until the queue is closed; without looking at what is in it once `over` is requested.
+/// A worker's thread: digests files and blocks until the queue is closed; drops what is queued once
+/// `over` is requested.
 fn run(queue: &Receiver<Work>, digest: ListDigest, over: &StopSignal) {
     let mut buffer = Vec::new();
     for work in queue {
@@ -145,7 +147,7 @@ fn whole(subject: &Subject, digest: ListDigest, buffer: &mut [u8], over: &StopSi
     if read == opened.size { Ok(hasher.finish()) } else { Err(changed(subject)) }
 }
 
-/// A digest of a stream.
+/// Digest being computed over a file's bytes from start to end, by the requested algorithm.
 enum Hasher {
     Blake3(Box<blake3::Hasher>),
     Sha256(sha2::Sha256),

@@ -13,8 +13,8 @@ use icdc_stop::StopSignal;
 use crate::produce::produce;
 use crate::root::Root;
 
-/// Lists a part of `tree` for the other end, as requested; ends early when `stop` is requested or
-/// the other end leaves.
+/// Lists a part of `tree` for the other end, as requested, and sends it the records; ends early
+/// when `stop` is requested or the other end leaves.
 ///
 /// # Errors
 /// The error by which the session ended; the other end has been told.
@@ -32,6 +32,8 @@ pub fn answer(link: Link, tree: &Tree, request: &ListRequest, stop: &StopSignal)
     if outcome == Err(SessionError::Interrupted) && !stop.is_requested() { Ok(()) } else { outcome }
 }
 
+/// Finds the requested item, accepts the request, and sends its records as fast as the requesting
+/// end uses them. The caller tells that end of an error.
 fn list(tree: &Tree, request: &ListRequest, over: &StopSignal, answering: &Answering<u32>) -> Result<(), SessionError> {
     let refused = |reason: String| SessionError::Refused(Refusal::new(RefusalKind::Path, clip(reason)));
     let root = Root::find(tree, &request.path).map_err(|error| refused(error.to_string()))?;
@@ -54,7 +56,8 @@ fn list(tree: &Tree, request: &ListRequest, over: &StopSignal, answering: &Answe
     broken.map_or(produced, Err)
 }
 
-/// Takes the weight that the other end says it has used.
+/// Weight of records that the requesting end says it has used; `None` for any other message, which
+/// ends the session.
 fn used(message: &Message) -> Option<u32> {
     match message {
         Message::List(ListMessage::Used { weight }) => Some(*weight),
@@ -62,7 +65,8 @@ fn used(message: &Message) -> Option<u32> {
     }
 }
 
-/// Waits until records of this weight may be sent; false if the other end has left.
+/// Waits until records of this weight may be sent, which depends on what the requesting end has
+/// used; false if it has left.
 ///
 /// # Errors
 /// The rule that the other end breaks.

@@ -24,7 +24,7 @@ use crate::subject::{Digested, Job, check, open, unreadable};
 /// Number of reads in flight.
 pub(crate) const DEPTH: usize = 8;
 
-/// A large file that is being digested.
+/// A large file that is being digested, block by block by several workers; shared by its blocks.
 pub(crate) struct Large {
     job: Job,
     file: Arc<DiskFile>,
@@ -35,13 +35,14 @@ pub(crate) struct Large {
     failed: AtomicBool,
 }
 
-/// State of a file's digest.
+/// Progress of a file's digest: blocks left, and values of the blocks digested so far.
 struct State {
     /// Number of blocks that are not digested.
     left: u32,
     values: Values,
 }
 
+/// BLAKE3 values of a file's blocks, from which the digest of the whole file is computed.
 enum Values {
     /// Values of all blocks, for the digest of the contents.
     Root {
@@ -63,7 +64,8 @@ pub(crate) struct BlockWork {
 }
 
 impl BlockWork {
-    /// Digests the block; the digest of the file goes to its place once it was the last one.
+    /// Digests the block; if it was the file's last, sends the file's digest as the answer to its
+    /// job.
     pub(crate) fn digest(self) {
         let Self { file, index, data } = self;
         if file.failed.load(Ordering::Relaxed) {
@@ -84,6 +86,7 @@ impl BlockWork {
 }
 
 impl Large {
+    /// State of a file opened with attributes `opened`, none of whose blocks is digested yet.
     fn new(job: Job, file: DiskFile, opened: Stat, digest: ListDigest) -> Arc<Self> {
         let size = opened.size;
         let is_mapped = digest == ListDigest::Comparison && size > MAX_HASHED_HOLES;
@@ -95,7 +98,8 @@ impl Large {
         Arc::new(Self { job, file: Arc::new(file), opened, is_mapped, state, failed: AtomicBool::new(false) })
     }
 
-    /// Notes the value of a block; `None` for one that is all zero, where those do not count.
+    /// Notes the value of a block; `None` for one that is all zero, where those do not count. After
+    /// the last block, checks that the file has not changed, and answers with its digest.
     fn note(&self, index: u32, value: Option<Digest>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.left = state.left.saturating_sub(1);
@@ -110,13 +114,15 @@ impl Large {
         }
     }
 
-    /// Gives the file up, and passes its remaining blocks over.
+    /// Answers once that the file cannot be digested; its remaining blocks are skipped.
     fn fail(&self, reason: String) {
         if !self.failed.swap(true, Ordering::Relaxed) {
             self.answer(Err(reason));
         }
     }
 
+    /// Sends the file's digest, or the reason for which there is none, to the part of the listing
+    /// that waits for it.
     fn answer(&self, digested: Digested) {
         // It has room for one, and there is no other; nobody may wait for it any more.
         let _ = self.job.answer.try_send(digested);
@@ -124,6 +130,7 @@ impl Large {
 }
 
 impl Values {
+    /// Keeps the value of block `index`; blocks may come in any order.
     fn note(&mut self, index: u32, value: Digest) {
         match self {
             Self::Map(values) => values.push((index, value)),
@@ -137,6 +144,7 @@ impl Values {
         }
     }
 
+    /// Digest of the file, which has `size` bytes; `None` if the value of a block is missing.
     fn finish(self, size: u64) -> Option<Vec<u8>> {
         let digest = match self {
             Self::Root { hasher, .. } => hasher.finish()?,
@@ -149,10 +157,11 @@ impl Values {
     }
 }
 
-/// Function that hands a block to whoever digests it.
+/// Function that hands a block that was read, or a hole, to the workers that digest it.
 type HandOn<'a> = &'a dyn Fn(BlockWork);
 
-/// Reads files until the queue is closed, or `over` is requested.
+/// Thread that reads large files: queues their blocks for the workers, until the queue of files is
+/// closed or `over` is requested.
 pub(crate) fn read(
     jobs: &Receiver<Job>,
     hand_on: HandOn<'_>,
@@ -187,6 +196,7 @@ pub(crate) fn read(
     }
 }
 
+/// Reads of several large files in flight at the disk engine.
 struct Reader<'a> {
     engine: Box<dyn Engine>,
     pool: &'a BlockPool,
@@ -231,6 +241,8 @@ impl Reader<'_> {
         }
     }
 
+    /// Submits the read of block `index`, after waiting until fewer than [`DEPTH`] reads are in
+    /// flight and a buffer is free.
     fn submit(&mut self, file: &Arc<Large>, index: u32) {
         while self.engine.in_flight() >= DEPTH {
             self.complete();

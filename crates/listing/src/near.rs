@@ -16,7 +16,8 @@ use icdc_stop::StopSignal;
 use crate::produce::produce;
 use crate::root::Root;
 
-/// Number of batches that a listing of this host is ahead.
+/// Maximum number of batches that are queued between the thread that lists this host and the reader
+/// of the listing.
 const AHEAD: usize = 64;
 
 /// Message of the end that lists, or the end of its session.
@@ -47,6 +48,7 @@ enum Origin {
     There(There),
 }
 
+/// Connection to the other host, which lists.
 struct There {
     writer: MessageWriter,
     /// Guard of the writing thread; dropped first when the listing is.
@@ -108,6 +110,7 @@ impl Listing {
         Ok(Self::new(incoming, Origin::There(There { writer, end: Some(end), control, received })))
     }
 
+    /// A listing of which nothing has been read; its batches come by `incoming`.
     fn new(incoming: Receiver<Incoming>, origin: Origin) -> Self {
         Self { incoming, batch: Vec::new().into_iter(), weight: 0, course: Course::new(), origin }
     }
@@ -138,7 +141,8 @@ impl Listing {
         }
     }
 
-    /// Tells the other end that the batch is used.
+    /// Notes that the batch is used, and tells the other host from time to time, which then may
+    /// send more. Nothing for a listing of this host.
     fn used(&mut self) {
         let weight = std::mem::take(&mut self.weight);
         let Origin::There(there) = &self.origin else { return };
@@ -161,7 +165,8 @@ impl Drop for Listing {
     }
 }
 
-/// Reads what the listing end says, until its end or an error.
+/// Reading thread: queues the messages of the listing end, until the last one or an error, and
+/// counts their weight in `received`.
 fn read(mut inlet: Box<dyn Inlet>, queue: &Sender<Incoming>, received: &Mutex<Received>) {
     let mut accepted = false;
     loop {
@@ -197,6 +202,7 @@ fn read(mut inlet: Box<dyn Inlet>, queue: &Sender<Incoming>, received: &Mutex<Re
     }
 }
 
+/// The error for an end whose release cannot list; `sentence` tells the user what it lacks.
 fn lacking(sentence: &str) -> Incoming {
     Incoming::Failed(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, sentence)))
 }

@@ -17,7 +17,7 @@ use crate::root::Root;
 use crate::subject::Digested;
 use crate::walk::{Over, Walked, walk};
 
-/// Weight in bytes at which a batch is passed on.
+/// Weight in bytes of the records at which a batch of them is passed on.
 const BATCH: usize = 128 << 10;
 const _: () = assert!(BATCH + (16 << 10) <= MAX_LISTED_BYTES);
 /// Time after which a batch is passed on that is not full.
@@ -29,13 +29,14 @@ const AHEAD: usize = 4096;
 /// Function that passes a batch on; false if nobody takes it any more.
 pub(crate) type Pass<'a> = &'a mut dyn FnMut(Vec<Listed>) -> bool;
 
-/// A record that may wait for its file's digest.
+/// A record in its place in the order; a file's may still wait for its digest.
 enum Pending {
     Record(Listed),
     File(ListedItem, Receiver<Digested>),
 }
 
-/// Lists `root` as requested until it is complete, or until `over` is requested.
+/// Walks `root` as requested and passes its records to `pass` in batches, until all are passed or
+/// `over` is requested.
 ///
 /// # Errors
 /// This host lacks threads or memory, or [`SessionError::Interrupted`].
@@ -82,7 +83,7 @@ pub(crate) fn produce(
     outcome.and_then(|()| batch.flush()).map_err(|Over| SessionError::Interrupted)
 }
 
-/// Adds records in order, each file's once its digest is there.
+/// Adds records to the batch in the order of the walk, each file's once its digest is there.
 fn in_order(pending: &Receiver<Pending>, over: &StopSignal, batch: &mut Batch<'_>) -> Result<(), Over> {
     let (hold, ended) = bounded::<Infallible>(0);
     over.on_request(move || drop(hold));
@@ -96,7 +97,8 @@ fn in_order(pending: &Receiver<Pending>, over: &StopSignal, batch: &mut Batch<'_
     if over.is_requested() { Err(Over) } else { Ok(()) }
 }
 
-/// The item with its digest; what is in the batch is passed on before that is waited for.
+/// Waits for the item's digest and puts it into the record; if it is not there yet, passes the
+/// batch on first. An error if `ended` is disconnected before.
 fn with_digest(
     item: ListedItem,
     digested: &Receiver<Digested>,
@@ -116,7 +118,7 @@ fn with_digest(
     Ok(ListedItem { kind: ListedKind::File { digest: Some(digest.ok_or(Over)?) }, ..item })
 }
 
-/// Records that are not passed on yet.
+/// Records collected to be passed on together.
 struct Batch<'a> {
     records: Vec<Listed>,
     weight: usize,
@@ -125,6 +127,7 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
+    /// Adds a record; passes the batch on if it is full or older than [`PATIENCE`].
     fn add(&mut self, record: Listed) -> Result<(), Over> {
         if self.records.is_empty() {
             self.begun = clock::now();
@@ -135,6 +138,7 @@ impl Batch<'_> {
         if is_due { self.flush() } else { Ok(()) }
     }
 
+    /// Passes the collected records on, if there are any.
     fn flush(&mut self) -> Result<(), Over> {
         self.weight = 0;
         let records = std::mem::take(&mut self.records);

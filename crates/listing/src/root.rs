@@ -2,7 +2,7 @@
 
 use icdc_disk::tree::{Directory, Kind, Name, Stat, Tree, TreeError};
 
-/// The item that is listed.
+/// The item at the requested path, at which a listing begins.
 pub(crate) enum Root {
     /// A directory, whose items are listed.
     Directory(Directory),

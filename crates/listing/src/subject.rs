@@ -5,7 +5,7 @@ use std::fs::File;
 use crossbeam_channel::Sender;
 use icdc_disk::tree::{Directory, Name, Stat};
 
-/// A regular file to be digested.
+/// A regular file that the walk has found, whose digest is wanted.
 pub(crate) struct Subject {
     pub(crate) directory: Directory,
     pub(crate) name: Name,
@@ -22,7 +22,8 @@ pub(crate) struct Job {
     pub(crate) answer: Sender<Digested>,
 }
 
-/// Opens a file that the walk has found.
+/// Opens a file that the walk has found; returns it with its present attributes. An error if it was
+/// changed since.
 ///
 /// # Errors
 /// A reason, as a sentence for the user.

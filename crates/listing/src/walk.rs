@@ -14,7 +14,7 @@ use icdc_session::listing::names::shared;
 use crate::root::Root;
 use crate::subject::Subject;
 
-/// Unit of the space in use that file systems state, in bytes.
+/// Size in bytes of the blocks in which `stat` counts a file's allocated space.
 const STAT_BLOCK: u64 = 512;
 
 /// Item or event that the walk has found.
@@ -25,7 +25,7 @@ pub(crate) enum Walked {
     File(ListedItem, Subject),
 }
 
-/// Error: nobody takes what is found any more.
+/// Error: the records are not wanted any more, and the walk ends.
 #[derive(Debug)]
 pub(crate) struct Over;
 
@@ -57,7 +57,7 @@ pub(crate) fn walk(root: Root, request: &ListRequest, rules: &Rules, sink: Sink<
     }
 }
 
-/// A directory being walked.
+/// A directory that has been entered, with those of its entries that are left.
 struct Frame {
     directory: Directory,
     listing: Listing,
@@ -68,6 +68,7 @@ struct Frame {
     path_length: usize,
 }
 
+/// The depth-first walk of one listing, which passes records to `sink`.
 struct Walk<'a> {
     request: &'a ListRequest,
     rules: &'a Rules,
@@ -82,6 +83,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// Walks until all open directories are done; tells the end of each.
     fn run(&mut self) -> Result<(), Over> {
         while let Some(frame) = self.frames.last_mut() {
             self.path.truncate(frame.path_length);
@@ -109,7 +111,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Looks at an entry of the last directory, whose kind is `hint` as far as the directory tells.
+    /// Examines an entry of the last directory and tells it, unless the rules exclude it; enters a
+    /// directory if the whole tree is listed. `hint` is its kind as far as the directory tells.
     fn entry(&mut self, directory: &Directory, name: Name, hint: Option<Kind>) -> Result<(), Over> {
         if hint.is_some_and(|kind| self.is_excluded(kind)) {
             return Ok(());
@@ -143,11 +146,13 @@ impl Walk<'_> {
         }
     }
 
+    /// Whether the request's rules exclude the item at the present path, if it is of this kind.
     fn is_excluded(&self, kind: Kind) -> bool {
         self.rules.decide(&self.path, kind == Kind::Directory) == Effect::Exclude
     }
 
-    /// Opens a directory that was told, if it can be.
+    /// Enters a directory whose record was told; if it cannot be read or lies too deep, tells the
+    /// reason and leaves it.
     fn enter(&mut self, directory: Result<Directory, TreeError>) -> Result<(), Over> {
         let is_too_deep = self.frames.len() >= MAX_DEPTH || self.path_bytes + self.path.len() > MAX_LEVEL_PATHS;
         let listed = match directory {
@@ -188,6 +193,7 @@ impl Walk<'_> {
         Ok((kind, self.wanted_metadata(Some(stat))))
     }
 
+    /// Metadata for the record; `None` if only names are requested.
     fn wanted_metadata(&mut self, stat: Option<&Stat>) -> Option<ListedMetadata> {
         match self.request.detail {
             ListDetail::Names => None,
@@ -195,6 +201,8 @@ impl Walk<'_> {
         }
     }
 
+    /// Metadata of an item from its attributes; marks a file as repeated if another name of it was
+    /// told before.
     fn metadata(&mut self, stat: &Stat) -> ListedMetadata {
         let has_names = stat.kind == Kind::File && stat.nlink > 1;
         let place = (stat.dev, stat.ino);
@@ -214,7 +222,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Name of an item of the last directory, as it travels after the name before it.
+    /// Encodes the name of an item of the last directory: number of leading bytes that it has in
+    /// common with the name told before it, and the rest.
     fn place(&mut self, name: &Name) -> (u8, Vec<u8>) {
         let name = name.as_bytes();
         let Some(frame) = self.frames.last_mut() else { return (0, name.to_vec()) };
@@ -224,12 +233,14 @@ impl Walk<'_> {
         (shared, name[usize::from(shared)..].to_vec())
     }
 
-    /// Tells an item of the last directory.
+    /// Passes the record of an item of the last directory, without a digest, to the sink.
     fn told(&mut self, name: &Name, found: (ListedKind, Option<ListedMetadata>)) -> Result<(), Over> {
         let (shared, rest) = self.place(name);
         self.record(shared, rest, found)
     }
 
+    /// Passes the record of an item to the sink; its name consists of `shared` bytes of the name
+    /// before, and `rest`.
     fn record(
         &mut self,
         shared: u8,
@@ -239,7 +250,8 @@ impl Walk<'_> {
         (self.sink)(Walked::Record(Listed::Item(ListedItem { shared, rest, kind, metadata })))
     }
 
-    /// Tells an item; a regular file with its digest, if that is asked for.
+    /// Passes an item to the sink; a regular file together with what is needed to digest it, if
+    /// digests are requested.
     fn item(
         &mut self,
         (shared, rest): (u8, Vec<u8>),
@@ -255,7 +267,8 @@ impl Walk<'_> {
     }
 }
 
-/// The kind that is told where nothing else is known of an item.
+/// The kind for a record, from the item's kind alone: without a digest, and without a link's
+/// target.
 fn kind_by_name(kind: Kind) -> ListedKind {
     match kind {
         Kind::File => ListedKind::File { digest: None },

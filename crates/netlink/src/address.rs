@@ -25,6 +25,8 @@ pub fn addresses() -> Result<Vec<Address>, NetlinkError> {
     Ok(answers.into_iter().filter_map(address_of).collect())
 }
 
+/// Address in an answer of the kernel, at a point-to-point link that of this end; `None` if the
+/// message is of another kind or has no address.
 fn address_of(message: RouteNetlinkMessage) -> Option<Address> {
     let RouteNetlinkMessage::NewAddress(message) = message else { return None };
     // On a point-to-point link, the first of these is this end's address, the other one the

@@ -62,7 +62,7 @@ pub fn link(name: &str) -> Result<Option<Link>, NetlinkError> {
     Ok(links()?.into_iter().find(|link| link.name == name))
 }
 
-/// Changes a device.
+/// Sets properties of a device in the kernel, by one request.
 ///
 /// # Errors
 /// The kernel refuses it.
@@ -82,6 +82,7 @@ pub fn change_link(link: &Link, change: &LinkChange) -> Result<(), NetlinkError>
     ask(&what, Wanted::Change(0), RouteNetlinkMessage::SetLink(message)).map(drop)
 }
 
+/// Device that an answer of the kernel describes; `None` if the message is of another kind.
 fn link_of(message: RouteNetlinkMessage) -> Option<Link> {
     let RouteNetlinkMessage::NewLink(message) = message else { return None };
     let header = &message.header;

@@ -7,11 +7,12 @@ use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, Neig
 use crate::Link;
 use crate::request::{NetlinkError, Wanted, ask};
 
-/// A neighbour with a permanent entry.
+/// A permanent entry of the kernel's neighbour table (ARP or NDP): the IP and hardware address of a
+/// neighbour, configured and not learnt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour(NeighbourMessage);
 
-/// The permanent neighbours of a device.
+/// Lists the permanent entries that the neighbour table has for a device.
 ///
 /// # Errors
 /// The request to the kernel fails.
@@ -30,7 +31,8 @@ pub fn permanent_neighbours(device: &Link) -> Result<Vec<Neighbour>, NetlinkErro
 }
 
 impl Neighbour {
-    /// Gives another device the same neighbour.
+    /// Adds this entry to the neighbour table for another device, in place of one for the same
+    /// address.
     ///
     /// # Errors
     /// The kernel refuses it.

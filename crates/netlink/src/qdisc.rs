@@ -34,6 +34,8 @@ pub fn qdiscs() -> Result<Vec<Qdisc>, NetlinkError> {
     Ok(answers.into_iter().filter_map(qdisc_of).collect())
 }
 
+/// Queueing discipline that an answer of the kernel describes; `None` for one of arriving packets,
+/// and for messages of another kind.
 fn qdisc_of(message: RouteNetlinkMessage) -> Option<Qdisc> {
     let RouteNetlinkMessage::NewQueueDiscipline(message) = message else { return None };
     let parent = match message.header.parent {

@@ -13,9 +13,9 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 use thiserror::Error;
 
-/// Time limit for answers: the kernel answers at once.
+/// Time limit for each answer of the kernel, which answers at once.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Room for a datagram of answers: the kernel fills 32 KiB at most.
+/// Receive buffer for one datagram of answers, in bytes: the kernel fills 32 KiB at most.
 const DATAGRAM: usize = 64 << 10;
 
 /// A request to the kernel failed.
@@ -46,7 +46,7 @@ impl NetlinkError {
         matches!(self, Self::System { cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied)
     }
 
-    /// Whether the request failed because the named object does not exist.
+    /// Whether the request failed because the device does not exist or the address has no route.
     #[must_use]
     pub(crate) fn is_absent(&self) -> bool {
         const GONE: [rustix::io::Errno; 3] =
@@ -60,7 +60,7 @@ impl NetlinkError {
     }
 }
 
-/// Number of answers that a request has.
+/// Kind of a request to the kernel, which decides its flags and the number of its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// All objects of a kind, one in each answer (a dump).
@@ -71,7 +71,8 @@ pub(crate) enum Wanted {
     Change(u16),
 }
 
-/// Sends a request and collects the answers; `what` is for errors.
+/// Sends a request to the kernel on a socket of its own and waits for all answers; `what` describes
+/// the request in errors.
 pub(crate) fn ask(
     what: &str,
     wanted: Wanted,
@@ -95,6 +96,7 @@ pub(crate) fn ask(
     }
 }
 
+/// Sends a request on a new socket, and returns the socket on which the answers arrive.
 fn send(wanted: Wanted, message: RouteNetlinkMessage) -> rustix::io::Result<OwnedFd> {
     // No protocol means NETLINK_ROUTE.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
@@ -114,7 +116,8 @@ fn send(wanted: Wanted, message: RouteNetlinkMessage) -> rustix::io::Result<Owne
     Ok(socket)
 }
 
-/// Takes the messages of one datagram; true if there are no more to come.
+/// Parses one datagram from the kernel and appends its messages to `answers`; true if no more are
+/// to come. An error that the kernel reports for the request is returned as one.
 fn take(what: &str, mut datagram: &[u8], answers: &mut Vec<RouteNetlinkMessage>) -> Result<bool, NetlinkError> {
     while !datagram.is_empty() {
         let buffer = NetlinkBuffer::new_checked(&datagram).map_err(|error| unreadable(what, &error.to_string()))?;
@@ -136,6 +139,7 @@ fn take(what: &str, mut datagram: &[u8], answers: &mut Vec<RouteNetlinkMessage>)
     Ok(false)
 }
 
+/// Error for an answer to the request `what` that cannot be parsed for this reason.
 fn unreadable(what: &str, reason: &str) -> NetlinkError {
     NetlinkError::Answer { what: what.to_owned(), reason: reason.to_owned() }
 }

@@ -18,7 +18,7 @@ pub enum Family {
     V6,
 }
 
-/// The route of packets to an address.
+/// Outgoing device of packets to an address, and whether the address is this host's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop {
     /// Index of the outgoing device.
@@ -27,7 +27,7 @@ pub struct NextHop {
     pub is_local: bool,
 }
 
-/// A route of the main table by one device.
+/// A route of the kernel's main table that has one outgoing device, to be copied to another device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route(RouteMessage);
 
@@ -43,7 +43,8 @@ pub enum RoutePosition {
     Only,
 }
 
-/// The route of packets to `address`; `None` if there is none, or it has no single device.
+/// Asks the kernel by which device packets to `address` leave; `None` if there is no route, or it
+/// has no single device.
 ///
 /// # Errors
 /// The request to the kernel fails.
@@ -117,13 +118,15 @@ impl Route {
         self.0.attributes.iter().any(is_local)
     }
 
+    /// Whether the route leads through a gateway, and not straight to neighbours on the link.
     fn has_gateway(&self) -> bool {
         let is_gateway =
             |attribute: &RouteAttribute| matches!(attribute, RouteAttribute::Gateway(_) | RouteAttribute::Via(_));
         self.0.attributes.iter().any(is_gateway)
     }
 
-    /// This route by another device, with another metric.
+    /// Makes a copy of this route that leaves by another device, with another metric; 0 leaves the
+    /// metric to the kernel. It is not in the table until [`add`](Self::add).
     #[must_use]
     pub fn by(&self, device: &Link, metric: u32) -> Self {
         let mut message = self.0.clone();
@@ -165,6 +168,7 @@ impl Route {
     }
 }
 
+/// Index of the route's outgoing device; `None` if it has none or several.
 fn device_of(message: &RouteMessage) -> Option<u32> {
     message.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Oif(device) => Some(*device),
@@ -172,6 +176,7 @@ fn device_of(message: &RouteMessage) -> Option<u32> {
     })
 }
 
+/// Number of the routing table that has the route.
 fn table_of(message: &RouteMessage) -> u32 {
     let table = message.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Table(table) => Some(*table),

@@ -18,9 +18,10 @@ use serde::Serialize;
 
 use crate::tag::Tag;
 
-/// Facility local0 (16), severity informational (6): 16 × 8 + 6.
+/// Priority in the datagram's syslog header: facility local0 (16), severity informational (6), 16 ×
+/// 8 + 6.
 const PRIORITY: u8 = 134;
-/// Format in which the specification writes a time.
+/// Format of times in a firefly (for `strftime`), as the specification has it.
 const TIME: &str = "%Y-%m-%dT%H:%M:%S.%6f+00:00";
 
 /// The two ends of a connection, by the direction of the data.
@@ -32,7 +33,7 @@ pub struct Flow {
     pub destination: SocketAddr,
 }
 
-/// State of a flow that a datagram reports.
+/// Stage of a flow that a firefly reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// The flow begins.
@@ -55,7 +56,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The counts of one end's kernel; `sends` if this end is the source.
+    /// Traffic by the kernel's counters of this end's socket; `sends` is true if this end sends the
+    /// data.
     #[must_use]
     pub fn of(info: &TcpInfo, sends: bool) -> Self {
         let (out, back) = (info.bytes_acked.as_u64(), info.bytes_received.as_u64());
@@ -85,6 +87,7 @@ pub struct Firefly<'a> {
     pub host: &'a str,
 }
 
+/// JSON of a firefly, with the names of the schema.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Body<'a> {
@@ -97,6 +100,7 @@ struct Body<'a> {
     context: Context<'a>,
 }
 
+/// Stage of the flow and its times, in the JSON of a firefly.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Lifecycle {
@@ -107,6 +111,7 @@ struct Lifecycle {
     end_time: Option<String>,
 }
 
+/// Address family, addresses and ports of the flow, in the JSON of a firefly.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct FlowId {
@@ -118,17 +123,20 @@ struct FlowId {
     dst_port: u16,
 }
 
+/// Bytes that the flow's source has received and sent, in the JSON of a firefly.
 #[derive(Serialize)]
 struct UsageBody {
     received: u64,
     sent: u64,
 }
 
+/// Round-trip time in milliseconds, in the JSON of a firefly.
 #[derive(Serialize)]
 struct Netlink {
     rtt: f64,
 }
 
+/// Experiment, activity and program, in the JSON of a firefly.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Context<'a> {
@@ -178,7 +186,8 @@ impl Firefly<'_> {
     }
 }
 
-/// The address as both ends write it: IPv4 at a socket for both families becomes IPv4.
+/// The address as both ends write it: an IPv4-mapped IPv6 address, as sockets for both families
+/// have it, becomes IPv4.
 pub(crate) fn plain(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
@@ -186,11 +195,12 @@ pub(crate) fn plain(address: SocketAddr) -> SocketAddr {
     }
 }
 
+/// Text of a time in the form of the specification.
 fn time(at: Timestamp) -> String {
     at.strftime(TIME).to_string()
 }
 
-/// A host's name in the form that RFC 5424 allows in the header.
+/// Name of a host for the syslog header; `-`, for unknown, if RFC 5424 does not allow it there.
 fn header_name(host: &str) -> &str {
     let fits = !host.is_empty() && host.len() <= 255 && host.bytes().all(|byte| byte.is_ascii_graphic());
     if fits { host } else { "-" }

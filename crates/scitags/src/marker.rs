@@ -17,12 +17,13 @@ use crate::tag::Tag;
 
 /// UDP port for fireflies (SciTags technical specification).
 pub const PORT: u16 = 10514;
-/// Interval of the fireflies of a flow that continues.
+/// Usual interval between the fireflies of a flow that continues.
 pub const INTERVAL: Span = Span::from_secs(60);
-/// Interval at which flows are checked for being due or ended.
+/// Interval at which connections are checked for a firefly that is due, or for their end.
 const LOOK: Span = Span::from_secs(1);
 
-/// Contents of fireflies, and who gets them besides the other ends of connections.
+/// Settings of a [`Marker`]: contents of its fireflies, their interval, and who gets them besides
+/// the far ends of connections.
 #[derive(Clone, Debug)]
 pub struct MarkerConfig {
     /// Experiment and activity of the connections.
@@ -35,13 +36,15 @@ pub struct MarkerConfig {
     pub interval: Span,
 }
 
-/// Sends fireflies until its last clone is dropped.
+/// Thread that sends the fireflies of marked connections once they are due, until this value is
+/// dropped; makes the [`Flows`] by which sessions add theirs.
 pub struct Marker {
     shared: Arc<Shared>,
     over: StopSignal,
     thread: Option<JoinHandle<()>>,
 }
 
+/// State that the marker's thread and all [`Flows`] share.
 struct Shared {
     config: MarkerConfig,
     host: String,
@@ -50,12 +53,15 @@ struct Shared {
     flows: Mutex<Marked>,
 }
 
+/// Marked connections of all sessions, by number.
 #[derive(Default)]
 struct Marked {
     by_number: BTreeMap<u64, Connection>,
     next: u64,
 }
 
+/// A marked connection: its socket, the addresses of both ends, whether this end sends the data,
+/// when it began, and when its next firefly is due.
 struct Connection {
     socket: Arc<TcpStream>,
     near: SocketAddr,
@@ -66,7 +72,7 @@ struct Connection {
 }
 
 impl Marker {
-    /// Starts with no connections.
+    /// Starts the thread, with no connections yet.
     ///
     /// # Errors
     /// A thread cannot be started.
@@ -84,8 +90,8 @@ impl Marker {
         Ok(Self { shared, over, thread: Some(thread) })
     }
 
-    /// Makes the marker of one session's connections, in which this end `sends` data or receives
-    /// it.
+    /// Makes the list of one session's connections, in which this end sends the data if `sends` is
+    /// true, else receives it.
     #[must_use]
     pub fn flows(&self, sends: bool) -> Flows {
         Flows { shared: Arc::clone(&self.shared), sends, numbers: Mutex::default() }
@@ -108,7 +114,7 @@ impl std::fmt::Debug for Marker {
     }
 }
 
-/// The connections of one session. Dropping it ends their flows.
+/// Marked connections of one session. Dropping it ends their flows, with a last firefly for each.
 pub struct Flows {
     shared: Arc<Shared>,
     sends: bool,
@@ -116,8 +122,8 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Adds a connection, which begins now; one that has ended already is left out. Its socket
-    /// stays open, though it may be shut down, until its flow ends.
+    /// Adds a connection, which begins now, and sends its first firefly; one that has ended already
+    /// is left out. Its socket stays open, though it may be shut down, until its flow ends.
     pub fn add(&self, socket: &Arc<TcpStream>) {
         // One that is gone already has carried nothing.
         let (Ok(near), Ok(far)) = (socket.local_addr(), socket.peer_addr()) else { return };
@@ -137,7 +143,7 @@ impl Flows {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner).push(number);
     }
 
-    /// Ends the flows of the connections so far.
+    /// Sends the last firefly of each connection added so far, and forgets them.
     pub fn end(&self) {
         let numbers = std::mem::take(&mut *self.numbers.lock().unwrap_or_else(PoisonError::into_inner));
         for number in numbers {
@@ -160,7 +166,8 @@ impl Shared {
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells of the flows that are due, and of those whose connection is gone.
+    /// Sends the fireflies that are due at `now`, and the last one of connections that have ended,
+    /// which are forgotten.
     fn look(&self, now: Time) {
         let mut flows = self.lock();
         flows.by_number.retain(|_, connection| {
@@ -175,6 +182,8 @@ impl Shared {
         });
     }
 
+    /// Sends a firefly of this state to the far end of a connection, and to the collector if there
+    /// is one.
     fn tell(&self, connection: &Connection, state: State) {
         let Connection { near, far, sends, start, .. } = *connection;
         let flow = match sends {
@@ -193,6 +202,7 @@ impl Shared {
         }
     }
 
+    /// Sends a datagram without waiting; the first failure is logged, later ones are not.
     fn send(&self, from: SocketAddr, to: SocketAddr, datagram: &[u8]) {
         let sent = UdpSocket::bind(from).and_then(|socket| {
             // Data does not wait for a datagram.
@@ -208,11 +218,13 @@ impl Shared {
 }
 
 impl Connection {
+    /// The kernel's counters of the connection; `None` if they cannot be had.
     fn info(&self) -> Option<TcpInfo> {
         icdc_tcp::info(&*self.socket).ok()
     }
 }
 
+/// The address with another port.
 fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address.set_port(port);
     address

@@ -6,14 +6,15 @@ use std::ops::RangeInclusive;
 use serde::Deserialize;
 use thiserror::Error;
 
-/// Numbers of experiments: nine bits of a flow label, of which 0 says nothing.
+/// Numbers that experiments can have: nine bits of a flow label, without 0, which says nothing.
 const EXPERIMENTS: RangeInclusive<u16> = 1..=511;
-/// Numbers of activities: six bits, of which 0 says nothing.
+/// Numbers that activities can have: six bits of a flow label, without 0, which says nothing.
 const ACTIVITIES: RangeInclusive<u16> = 1..=63;
 /// Greatest number of names that an error lists.
 const NAMED: usize = 20;
 
-/// Experiment and activity that traffic belongs to.
+/// Numbers of the experiment and the activity to which the data of a transfer belongs, as networks
+/// account for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     experiment: u16,
@@ -54,12 +55,14 @@ pub enum TagError {
     Registry(String),
 }
 
-/// Names of experiments and of their activities, in the form of `https://www.scitags.org/api.json`.
+/// Numbers of experiments and of their activities by name, in the form of
+/// `https://www.scitags.org/api.json`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Registry {
     experiments: Vec<Experiment>,
 }
 
+/// An experiment in the registry's JSON, with its activities.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Experiment {
@@ -69,6 +72,7 @@ struct Experiment {
     activities: Vec<Activity>,
 }
 
+/// An activity of an experiment in the registry's JSON.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Activity {
@@ -146,10 +150,13 @@ impl fmt::Display for Tag {
     }
 }
 
+/// Names and numbers of all experiments of the registry.
 fn named_experiments(registry: &Registry) -> impl Iterator<Item = (&str, u16)> + Clone {
     registry.experiments.iter().map(|known| (known.exp_name.as_str(), known.exp_id))
 }
 
+/// Number of the entry `name` among those known, in any case of letters; `what` is the kind of
+/// entry in errors.
 fn find<'a>(
     what: &'static str,
     name: &str,

@@ -55,7 +55,7 @@ pub fn divide(items: &[Surveyed], shards: usize) -> Vec<Vec<usize>> {
     parts.into_iter().map(in_order).collect()
 }
 
-/// A unit of the division: a file with all its names, or another item.
+/// A unit of the division, which goes to one shard: a file with all its names, or another item.
 struct Piece {
     cost: u128,
     places: Vec<usize>,
@@ -81,7 +81,8 @@ fn pieces(items: &[Surveyed]) -> Vec<Piece> {
     pieces
 }
 
-/// The amount up to which `rest` fills the lowest of these parts, as water would.
+/// Cost to which the cheapest parts can all be raised by distributing `rest` among them: each
+/// shard's share in scan order is filled up to it.
 fn level(mut parts: Vec<u128>, rest: u128) -> u128 {
     parts.sort_unstable();
     let mut below = 0;

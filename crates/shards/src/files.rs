@@ -30,7 +30,7 @@ pub(crate) fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Whether `file` is the name of a temporary file of [`write_whole`] for `name`.
+/// Whether `file` is the name of a temporary file of [`write_whole`] for the file `name`.
 pub(crate) fn is_aside(file: &[u8], name: &str) -> bool {
     file.strip_prefix(b".").and_then(|file| file.strip_prefix(name.as_bytes())).is_some_and(|end| end.starts_with(b"."))
 }

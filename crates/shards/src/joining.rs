@@ -3,7 +3,8 @@
 use icdc_protocol::digest::TreeHasher;
 use icdc_protocol::message::Digest;
 
-/// The digests of a plan's items by their places; `None` for items that are not done.
+/// Joint result of a plan's shards: digests of its items by their places, `None` for items that are
+/// not done (present at the destination as planned).
 #[derive(Debug)]
 pub struct Joining {
     digests: Vec<Option<Digest>>,

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 /// Random number that identifies a plan.
 pub type PlanId = [u8; 16];
 
+/// First bytes of a list's file, with the version of its format.
 const MAGIC: [u8; 8] = *b"icdclst\x01";
 /// The items of a shard, with their places in the plan.
 #[derive(Debug, PartialEq, Eq)]
@@ -83,6 +84,7 @@ pub fn encode<'a>(plan: PlanId, number: u32, items: impl ExactSizeIterator<Item 
     bytes
 }
 
+/// Encodes a record of a list's file by postcard.
 fn to_bytes(value: &impl Serialize) -> Vec<u8> {
     postcard::to_stdvec(value).expect("there is memory, and nothing else can fail")
 }
@@ -128,7 +130,7 @@ pub fn decode(bytes: &[u8], plan: PlanId, number: u32) -> Result<List, ListError
 }
 
 impl List {
-    /// The selection of these items; `id` distinguishes it from all others.
+    /// The selection by which a copy takes these items only; `id` distinguishes it from all others.
     ///
     /// # Errors
     /// [`ListError::Damaged`] if they are not in order.

@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use icdc_protocol::message::Digest;
 use serde::{Deserialize, Serialize};
 
-/// Result of copying a shard.
+/// Result of copying a shard, as in its result file: written by the host that copied it, read by
+/// the join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Host and process that copied it, and the time of the end.
@@ -15,7 +16,8 @@ pub struct Outcome {
     pub digests: Vec<Option<Digest>>,
 }
 
-/// Host and process that began or copied a shard, and the time.
+/// Host and process that began or copied a shard, and the time; in the plan's directory, for other
+/// hosts to see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// Digest of the list, in hex; the note holds for no other list.

@@ -44,17 +44,24 @@ pub const MAX_SHARDS: u32 = 100_000;
 const MAX_PLAN: u64 = 64 << 20;
 /// Longest list or result that is read in bytes.
 const MAX_LIST: u64 = 16 << 30;
+/// Name of the file that describes the plan.
 const PLAN: &str = "plan.json";
+/// Name of the plan's directory of lists: the items of each shard, and all directories.
 const LISTS: &str = "lists";
+/// Name of the plan's directory of results and of notes that a shard was begun.
 const RESULTS: &str = "results";
+/// Suffix of the file that notes which process has begun a shard.
 const BEGUN: &str = ".begun";
+/// Beginning of the file name of the list of all directories, where a shard's list has the shard's
+/// number.
 const DIRECTORIES: &str = "directories";
-/// Time without a sign of life after which a process counts as dead.
+/// Time since the last [`Plan::beat`] after which a process that copies a shard counts as dead.
 const SILENT: Duration = Duration::from_secs(15);
-/// Number of the list of directories in its file, where shards have theirs.
+/// List number in the header of the list of directories, where a shard's list has the shard's
+/// number. No count.
 const NUMBER_OF_DIRECTORIES: u32 = u32::MAX;
 
-/// A plan, loaded from its directory.
+/// Plan of a copy in shards, loaded from its directory, which any number of hosts share.
 #[derive(Debug)]
 pub struct Plan {
     directory: PathBuf,
@@ -103,7 +110,7 @@ pub struct ListText {
     digest: String,
 }
 
-/// Request for a plan.
+/// Properties of a plan that is to be made.
 pub struct PlanRequest {
     /// Sources as absolute paths.
     pub sources: Vec<String>,
@@ -193,7 +200,7 @@ pub enum PlanError {
     },
 }
 
-/// State of a shard.
+/// State of a shard, as the files in the plan's directory tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShardState {
     /// No process has begun the shard.
@@ -306,7 +313,7 @@ impl Plan {
         Ok(ListText { items: items.len() as u64, bytes, digest })
     }
 
-    /// Path of the file of a list.
+    /// Path of the file of a list, whose name ends with the first 16 digits of its digest.
     fn list(&self, name: &str, digest: &str) -> PathBuf {
         self.directory.join(LISTS).join(format!("{name}-{}", digest.get(..16).unwrap_or(digest)))
     }
@@ -358,7 +365,7 @@ impl Plan {
         &self.text.shards
     }
 
-    /// The list of a shard; an error if there is no such shard.
+    /// Properties of the list of shard `number`; an error if there is no such shard.
     fn shard(&self, number: u32) -> Result<&ListText, PlanError> {
         let none = PlanError::NoShard { number, shards: self.shards() };
         self.text.shards.get(number as usize).ok_or(none)
@@ -399,7 +406,8 @@ impl Plan {
         self.select(list, NUMBER_OF_DIRECTORIES)
     }
 
-    /// The selection of a list's items, with an id that follows from plan and number.
+    /// The selection by which a copy takes the items of a list only; its id follows from plan and
+    /// number, so that every host has the same.
     fn select(&self, list: List, number: u32) -> Result<Selection, PlanError> {
         let mut id = blake3::Hasher::new_derive_key("icdc shard 1");
         id.update(&self.text.id).update(&number.to_le_bytes());
@@ -413,7 +421,8 @@ impl Plan {
         self.directory.join(RESULTS).join(format!("{number}{suffix}"))
     }
 
-    /// Records that this process begins shard `number` at `now`, in seconds since 1970.
+    /// Notes in the plan's directory that this process begins to copy shard `number` at `now`, in
+    /// seconds since 1970.
     ///
     /// # Errors
     /// [`PlanError::NoShard`], [`PlanError::File`].
@@ -523,8 +532,8 @@ impl Plan {
         Ok(joining)
     }
 
-    /// Adds the results of the directories; returns the number of existing directories that are not
-    /// done.
+    /// Adds the results of the run that gave directories their attributes to `joining`; returns the
+    /// number of directories that exist in the sources and are not done.
     ///
     /// # Errors
     /// [`PlanError::File`], [`PlanError::Text`], [`PlanError::List`].
@@ -596,7 +605,7 @@ impl Plan {
         Ok(replanned)
     }
 
-    /// Path of an item on this host; `None` if its source is not in the plan.
+    /// Path of an item in the sources on this host; `None` if its source is not in the plan.
     fn path_of(&self, selected: &Selected) -> Option<PathBuf> {
         let source = Path::new(self.text.sources.get(selected.source as usize)?);
         Some(match selected.path.as_slice() {
@@ -605,8 +614,8 @@ impl Plan {
         })
     }
 
-    /// Attributes of an item, and the file's identity if it has several names; `None` if the item
-    /// is gone. Paths may be longer than a system call takes.
+    /// Present attributes of an item in the sources, and the file's identity if it has several
+    /// names; `None` if the item is gone. Paths may be longer than a system call takes.
     fn find(&self, selected: &Selected) -> Result<Option<(Stat, Option<Incarnation>)>, PlanError> {
         match self.walk_to(selected) {
             Ok(found) => Ok(found),
@@ -619,6 +628,8 @@ impl Plan {
         }
     }
 
+    /// Opens the directories that lead to an item one by one, and examines it as [`Plan::find`]
+    /// does.
     fn walk_to(&self, selected: &Selected) -> Result<Option<(Stat, Option<Incarnation>)>, TreeError> {
         let Some(source) = self.text.sources.get(selected.source as usize) else { return Ok(None) };
         let source = Tree::unconfined(Path::new("/"))?.resolve(source.as_bytes())?;
@@ -659,8 +670,8 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> PlanError + use<> {
     move |error| PlanError::File { path: path.clone(), error }
 }
 
-/// Makes the directories of a plan. Files left by a process that was killed while it planned are
-/// removed; a directory with anything else in it is an error.
+/// Makes the directory of a new plan and those in it. Files left by a process that was killed while
+/// it planned are removed; a directory with anything else in it is an error.
 fn make_directories(directory: &Path) -> Result<(), PlanError> {
     let mut private = std::fs::DirBuilder::new();
     private.mode(0o700);

@@ -1,8 +1,9 @@
-//! The end of a child process, waited for with a time limit.
+//! The end of a child process, waited for with a time limit; signals that a child is not to get.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::process::{Child, ExitStatus};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use icdc_units::{Span, Time};
@@ -21,10 +22,11 @@ pub struct ChildProcess {
 }
 
 impl ChildProcess {
-    /// Interval at which a process without a descriptor is polled.
+    /// Interval at which a process without a pidfd is polled for its end.
     pub const LOOK: Span = Span::from_millis(20);
 
-    /// A process that was started just now, and whose exit status nobody has taken.
+    /// Takes over a child process that was started just now and whose exit status has not been
+    /// taken, and opens a pidfd for it if the kernel gives one.
     #[must_use]
     pub fn new(child: Child) -> Self {
         let descriptor = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
@@ -94,7 +96,8 @@ impl ChildProcess {
         self.child.kill()
     }
 
-    /// Whether the process has ended, as far as its process id tells.
+    /// Whether the process has ended, asked by its process id without taking the exit status; true
+    /// also if the status was taken already.
     fn is_zombie(&self) -> bool {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         // An error means that the exit status was taken.
@@ -102,14 +105,32 @@ impl ChildProcess {
     }
 }
 
-/// Waits for one of the descriptors, at most for `limit`; returns whether one is ready. A signal
-/// ends the wait as well.
+/// Makes `command` start with SIGINT and SIGHUP ignored.
+///
+/// A terminal sends them to all processes in its foreground. A program that this one needs until it
+/// has finished must not end by them; when to end is for this one to say, which gets them too.
+pub fn ignore_terminal_signals(command: &mut Command) -> &mut Command {
+    let ignore = || {
+        for signal in [libc::SIGINT, libc::SIGHUP] {
+            // SAFETY: signal(2) is async-signal-safe, and SIG_IGN is no handler that would run.
+            if unsafe { libc::signal(signal, libc::SIG_IGN) } == libc::SIG_ERR {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes two system calls; it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(ignore) }
+}
+
+/// Polls the descriptors for at most `limit`; true if one is ready, false after the time limit or a
+/// signal.
 fn waited(descriptors: &mut [PollFd<'_>], limit: Span) -> bool {
     let limit = Timespec::try_from(Duration::from(limit)).ok();
     poll(descriptors, limit.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// The clock adapter of this file: the monotonic clock.
+/// Time of the monotonic clock.
 fn now() -> Time {
     let since = clock_gettime(ClockId::Monotonic);
     Time::ORIGIN + Span::from_secs(since.tv_sec as u64) + Span::from_nanos(since.tv_nsec as u64)
@@ -117,7 +138,7 @@ fn now() -> Time {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
 
     use super::*;
 
@@ -153,5 +174,21 @@ mod tests {
             shell.kill().unwrap();
             assert!(shell.wait_for(LONG).unwrap().is_some_and(|status| status.code().is_none()));
         }
+    }
+    #[test]
+    fn signals_of_the_terminal_are_ignored_and_others_are_not() {
+        use std::os::unix::process::ExitStatusExt as _;
+        let signalled = |signal: &str, is_sheltered: bool| {
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("kill -{signal} $$; exit 3")]);
+            let status =
+                if is_sheltered { ignore_terminal_signals(&mut command) } else { &mut command }.status().unwrap();
+            (status.code(), status.signal())
+        };
+        for (signal, number) in [("INT", libc::SIGINT), ("HUP", libc::SIGHUP)] {
+            assert_eq!(signalled(signal, true), (Some(3), None), "{signal}");
+            assert_eq!(signalled(signal, false), (None, Some(number)), "{signal}");
+        }
+        assert_eq!(signalled("TERM", true), (None, Some(libc::SIGTERM)));
     }
 }

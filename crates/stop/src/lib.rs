@@ -14,10 +14,8 @@
 //! assert!(waiting.join().unwrap());
 //! ```
 
-#![forbid(unsafe_code)]
-
 mod child;
 mod signal;
 
-pub use child::ChildProcess;
+pub use child::{ChildProcess, ignore_terminal_signals};
 pub use signal::{Listening, StopDescriptor, StopSignal};

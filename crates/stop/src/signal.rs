@@ -9,12 +9,14 @@ use std::time::Duration;
 use icdc_units::Span;
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A switch that goes from "run" to "stop" once. Clones share the switch.
+/// A request to stop, made once by whoever may and heeded by every thread that waits. Clones share
+/// it; it cannot be taken back.
 #[derive(Clone, Default)]
 pub struct StopSignal {
     shared: Arc<Signal>,
 }
 
+/// State that all clones of one [`StopSignal`] share.
 #[derive(Default)]
 struct Signal {
     state: Mutex<Waiters>,
@@ -24,6 +26,7 @@ struct Signal {
     _parent: Option<Listening>,
 }
 
+/// Whether a stop was requested, and the callbacks to run when it is.
 #[derive(Default)]
 struct Waiters {
     requested: bool,
@@ -32,9 +35,10 @@ struct Waiters {
     next: u64,
 }
 
+/// Callback that runs once, on the thread that requests the stop.
 type Listener = Box<dyn FnOnce() + Send>;
 
-/// Keeps a listener registered until it is dropped.
+/// Registration of a callback with a [`StopSignal`]; dropping it removes the callback.
 #[must_use = "dropping it takes the listener back"]
 pub struct Listening {
     signal: StopSignal,
@@ -54,7 +58,7 @@ impl Drop for Listening {
     }
 }
 
-/// Readable once someone has asked to stop: for waits that poll descriptors.
+/// Descriptor that becomes readable when a stop is requested, for threads that wait in poll(2).
 pub struct StopDescriptor {
     descriptor: Arc<OwnedFd>,
     _listening: Listening,
@@ -73,8 +77,8 @@ impl StopSignal {
         Self::default()
     }
 
-    /// A signal that stops when this one does, and earlier if it is asked itself, which this one
-    /// does not notice: for a part of the work.
+    /// Makes a signal for a part of the work: a request on this one stops it too, a request on the
+    /// child leaves this one as it is.
     #[must_use]
     pub fn child(&self) -> Self {
         let shared = Arc::new_cyclic(|child: &Weak<Signal>| {
@@ -126,7 +130,8 @@ impl StopSignal {
         state.requested
     }
 
-    /// Calls `listener` once when someone asks to stop; at once when that has happened already.
+    /// Calls `listener` once when a stop is requested, on the thread that requests it; at once, on
+    /// this thread, if that has happened already.
     ///
     /// For what sleeps in the kernel and has to be woken. The listener must not block.
     pub fn on_request(&self, listener: impl FnOnce() + Send + 'static) {
@@ -134,8 +139,8 @@ impl StopSignal {
         listening.number = None;
     }
 
-    /// Calls `listener` as [`StopSignal::on_request`] does, until the result is dropped: for one
-    /// wait among many.
+    /// Registers `listener` as [`StopSignal::on_request`] does, but only until the result is
+    /// dropped: for the time of one wait among many.
     pub fn while_waiting(&self, listener: impl FnOnce() + Send + 'static) -> Listening {
         {
             let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::UNIX_EPOCH;
 
 use icdc_disk::tree::{FileTime, Stat, tells_changes};
 use icdc_protocol::digest_cache::{Digests, FileNumbers, FileVersion, KnownDigest, MAX_ENTRIES, MAX_LENGTH};
@@ -97,7 +96,7 @@ impl KnownDigests {
         // What was written to a memory mapping shows in the times from now on.
         file.sync_data().ok()?;
         let stat = Stat::of(file).ok()?;
-        tells_changes(file, stat.ctime, present()).then_some(ReadVersion(stat))
+        tells_changes(file, stat.ctime, clock::file_time()).then_some(ReadVersion(stat))
     }
 
     /// Notes the digest of a file that was read and has not changed meanwhile.
@@ -147,12 +146,6 @@ fn version(stat: &Stat) -> FileVersion {
     FileVersion { size: stat.size, mtime: time(stat.mtime), ctime: time(stat.ctime) }
 }
 
-/// The present time by the wall clock, which sets change times, too.
-fn present() -> FileTime {
-    let since = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
-    FileTime { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
-}
-
 fn today() -> u16 {
-    u16::try_from(present().seconds / DAY).unwrap_or_default()
+    u16::try_from(clock::file_time().seconds / DAY).unwrap_or_default()
 }

@@ -29,6 +29,7 @@ pub mod known_digests;
 mod name_list;
 mod notices;
 mod once;
+mod pipes;
 mod processors;
 mod rate_share;
 mod receipt;

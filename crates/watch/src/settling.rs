@@ -83,7 +83,7 @@ enum Stage {
     Settled { until: Time },
 }
 
-/// What is known of a quiet name.
+/// Knowledge of a quiet name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     /// Its writer has closed it: what it is now is complete.

@@ -41,12 +41,14 @@ pub enum WindowEvent {
 }
 
 impl CongestionState {
+    /// The state that the kernel numbers so; `None` if there is none.
     pub(super) fn from_kernel(number: u32) -> Option<Self> {
         [Self::Open, Self::Disorder, Self::Reducing, Self::Recovery, Self::Loss].get(number as usize).copied()
     }
 }
 
 impl WindowEvent {
+    /// The event that the kernel numbers so; `None` if there is none.
     pub(super) fn from_kernel(number: u32) -> Option<Self> {
         let events = [
             Self::TransmitStart,
@@ -83,6 +85,7 @@ thread_local! {
     static SET: Cell<u64> = const { Cell::new(0) };
 }
 
+/// Number for the next connection, different for each in this process; 0 is none.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl Connection {
@@ -139,7 +142,8 @@ impl Connection {
         }
     }
 
-    /// The threshold after a loss, in packets.
+    /// Calls the algorithm's operation `ssthresh`: a loss was found. Returns the new slow-start
+    /// threshold in packets.
     pub fn ssthresh(&mut self) -> u32 {
         self.enter();
         let ssthresh = self.operations.ssthresh.expect("the kernel requires ssthresh");
@@ -183,7 +187,8 @@ impl Connection {
         self.operations.cong_control.is_some()
     }
 
-    /// An acknowledgement, for an algorithm that [controls](Self::controls) the window.
+    /// Calls the algorithm's operation `cong_control` for an acknowledgement; nothing for an
+    /// algorithm that does not [control](Self::controls) the window itself.
     pub fn cong_control(&mut self, sample: &RateSample) {
         self.enter();
         if let Some(cong_control) = self.operations.cong_control {
@@ -192,7 +197,8 @@ impl Connection {
         }
     }
 
-    /// The window after a reduction that turned out wrong, in packets.
+    /// Calls the algorithm's operation `undo_cwnd`: a reduction turned out wrong. Returns the new
+    /// window in packets.
     pub fn undo_cwnd(&mut self) -> u32 {
         self.enter();
         let undo_cwnd = self.operations.undo_cwnd.expect("the kernel requires undo_cwnd");
@@ -200,7 +206,8 @@ impl Connection {
         unsafe { undo_cwnd(&raw mut self.socket) }
     }
 
-    /// Makes the thread's parameters this connection's.
+    /// Sets the parameters of the C code, which are variables of this thread, to this connection's
+    /// values, if another connection's were set.
     fn enter(&self) {
         if self.parameters.is_empty() || SET.get() == self.number {
             return;

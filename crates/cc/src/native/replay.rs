@@ -91,6 +91,8 @@ impl Replay {
         })
     }
 
+    /// Copies from a record into the native socket what the kernel may have changed since the
+    /// operation before.
     fn take_inputs(&mut self, record: &TraceRecord) {
         let socket = &mut self.connection.socket;
         socket.tcp_mstamp = record.tcp_mstamp;
@@ -116,8 +118,8 @@ impl Replay {
         socket.ca_state = record.ca_state;
     }
 
-    /// Name and result of the operation; `None` if there is no such operation, or none with this
-    /// argument.
+    /// Executes the record's operation natively; returns its name and result. `None` if there is no
+    /// such operation, or none with this argument.
     fn run(&mut self, record: &TraceRecord) -> Option<(&'static str, u32)> {
         let connection = &mut self.connection;
         Some(match record.operation {
@@ -163,6 +165,7 @@ impl Replay {
         })
     }
 
+    /// The native socket's fields that are compared with the record.
     fn state(&self) -> TraceState {
         let socket = &self.connection.socket;
         TraceState {

@@ -44,7 +44,8 @@ pub struct RateSample {
     pub is_ack_delayed: bool,
 }
 
-/// Functions of an algorithm, as `tcp_congestion_ops` has them.
+/// Table of an algorithm's C functions, laid out as `tcp_congestion_ops`; `None` for one that it
+/// lacks.
 #[repr(C)]
 pub(crate) struct Operations {
     pub(crate) init: Option<unsafe extern "C" fn(*mut Socket)>,
@@ -61,8 +62,8 @@ pub(crate) struct Operations {
     name: [c_char; 16],
 }
 
-/// A parameter of an algorithm: its name, help, initial value and bounds, and the function that
-/// sets it.
+/// A parameter of an algorithm as its C file declares it: name, help, initial value and bounds, and
+/// the function that sets it for the calling thread.
 #[repr(C)]
 pub(crate) struct Parameter {
     pub(crate) name: *const c_char,
@@ -73,7 +74,7 @@ pub(crate) struct Parameter {
     pub(crate) set: unsafe extern "C" fn(i64),
 }
 
-/// An algorithm as its C file declares it.
+/// Functions and parameters of an algorithm, as its C file declares them.
 #[repr(C)]
 pub(crate) struct Algorithm {
     operations: *const Operations,

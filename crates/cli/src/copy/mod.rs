@@ -80,8 +80,8 @@ fn run_command(
     match &plan.options.follow {
         Some(follow) => signals::watch_following(&follow.finish, &stop, console, [FINISHING, STOPPING]),
         None => {
-            let has_stream = plan.options.input.is_some() || plan.options.output.is_some();
-            signals::watch_with_terminal(&stop, console, if has_stream { STOPPING_STREAM } else { STOPPING });
+            let announcement = if plan.options.has_stream() { STOPPING_STREAM } else { STOPPING };
+            signals::watch_with_terminal(&stop, console, announcement);
         }
     }
     if let Some(listing) = listing {

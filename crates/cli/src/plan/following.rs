@@ -1,4 +1,4 @@
-//! How sources are followed, and until when.
+//! Options of following the sources.
 
 use anyhow::{anyhow, ensure};
 use icdc_stop::StopSignal;

@@ -362,11 +362,7 @@ fn a_mirror_is_the_one_that_rsync_makes() {
             }
             assert!(rsync.status.success() && ended.code == Some(0), "{}", shown());
             remove_kept([&ours.join("tree"), &theirs.join("tree")], &site.path("tree"));
-            let differences: Vec<String> = differences(&theirs, &ours)
-                .into_iter()
-                // A directory that stays because a rule keeps something in it has the time of the deletion.
-                .filter(|difference| !difference.contains(": has time"))
-                .collect();
+            let differences = differences_but_times(&theirs, &ours);
             assert!(differences.is_empty(), "{}: {differences:#?}", shown());
         }
     }
@@ -422,14 +418,17 @@ fn links_to_directories_are_kept_as_by_rsync() {
         let ended = copy.args(of_icdc).args(["tree/", "ours/"]).run();
         let shown = || format!("tree {number}, {of_icdc:?}, {deletes}: {rsync:?} {ended}");
         assert!(rsync.status.success() && ended.code == Some(0), "{}", shown());
-        let differences: Vec<String> = differences(&site.path("theirs"), &site.path("ours"))
-            .into_iter()
-            // A directory of which something is deleted last.
-            .filter(|difference| !difference.contains(": has time"))
-            .collect();
+        let differences = differences_but_times(&site.path("theirs"), &site.path("ours"));
         assert!(differences.is_empty(), "{}: {differences:#?}", shown());
     }
     assert!(all as u64 > trees / 4, "{all} links");
+}
+
+/// Differences but for the times of directories: one of which something is deleted last, or in which a
+/// rule keeps something, has the time of the deletion.
+fn differences_but_times(theirs: &Path, ours: &Path) -> Vec<String> {
+    let differences = differences(theirs, ours).into_iter();
+    differences.filter(|difference| !difference.contains(": has time")).collect()
 }
 
 /// All items below a directory but directories: their paths, and what they hold.
@@ -492,11 +491,7 @@ fn what_is_replaced_and_deleted_is_kept_as_by_rsync() {
         let ended = copy.args(["tree/", "ours/"]).run();
         let shown = || format!("tree {number}, {suffix:?}, {is_beside}: {rsync:?} {ended}");
         assert!(rsync.status.success() && ended.code == Some(0), "{}", shown());
-        let differences: Vec<String> = differences(&site.path("theirs"), &site.path("ours"))
-            .into_iter()
-            // A directory of which something is deleted last.
-            .filter(|difference| !difference.contains(": has time"))
-            .collect();
+        let differences = differences_but_times(&site.path("theirs"), &site.path("ours"));
         assert!(differences.is_empty(), "{}: {differences:#?}", shown());
         let kept = ["their backups", "our backups"].map(|name| kept(&site.path(name)));
         assert_eq!(kept[0], kept[1], "{}", shown());

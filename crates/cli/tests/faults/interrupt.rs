@@ -4,6 +4,7 @@ use std::fs;
 
 use rustix::process::kill_process;
 
+use crate::support::terminal::Terminal;
 use crate::support::{BLOCK, Ended, MIB, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data};
 
 const SIZE: u64 = 48 * MIB + 77;
@@ -49,6 +50,20 @@ fn resumes(direction: Direction, signal: Signal) {
         "{arrived} bytes had arrived, {resumed} were left\n{first}\n{second}"
     );
     assert_eq!(second.number("bytes_sent"), SIZE - resumed, "{second}");
+}
+
+#[test]
+fn an_interrupt_at_the_terminal_leaves_ssh_to_what_is_to_become_durable() {
+    for direction in [Direction::Push, Direction::Pull] {
+        let site = Site::new();
+        data::file(&site.path("source"), SIZE, 30);
+        let mut copy = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh_without_terminal()]);
+        let mut terminal = Terminal::start_in_foreground(copy.args(words(&site, direction)));
+        terminal.wait_for("\"progress\"");
+        terminal.write("\x03");
+        assert_eq!(terminal.finish().code(), Some(4));
+        assert_eq!(fs::read_to_string(site.path("logins")).unwrap(), "start\n");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 
+use crate::support::terminal::Terminal;
 use crate::support::{Route, RoutedSite, Signal, Start, assert_same};
 use crate::{await_followed, followed};
 
@@ -37,6 +38,26 @@ fn at_the_first_interrupt_what_has_settled_arrives_and_the_rest_is_named() {
     assert!(routed.path("copy/source/last").exists(), "it was closed: {ended}");
     assert!(!routed.path("copy/source/open").exists(), "{ended}");
     assert!(ended.stderr.contains("had not settled: source/open"), "{ended}");
+}
+
+#[test]
+fn an_interrupt_at_the_terminal_leaves_ssh_to_what_has_settled() {
+    let routed = RoutedSite::new(Route::Push);
+    let site = &routed.site;
+    let source = site.directory("source");
+    fs::write(source.join("first"), "1").unwrap();
+    let ssh = site.ssh_without_terminal();
+    let mut copy = site.copy(&["--follow", "--settle", "50ms", "--ssh", &ssh, "source/"]);
+    let mut terminal = Terminal::start_in_foreground(copy.arg(site.by_ssh("copy")));
+    terminal.wait_for("\"followed\"");
+    for number in 0..50 {
+        fs::write(source.join(format!("last{number}")), "2").unwrap();
+    }
+    terminal.write("\x03");
+    let screen = terminal.screen();
+    assert_eq!(terminal.finish().code(), Some(0), "{screen}");
+    assert_same(&source, &site.path("copy"));
+    assert_eq!(fs::read_to_string(site.path("logins")).unwrap(), "start\n", "{screen}");
 }
 
 #[test]

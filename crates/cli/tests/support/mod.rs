@@ -162,6 +162,16 @@ impl Site {
         self.program("ssh-here", "shift\nexec sh -c \"$*\"")
     }
 
+    /// A program for `--ssh` that runs the command here, without this terminal, and ends as OpenSSH does by
+    /// an interrupt unless that is ignored. Writes a line to the file `logins` for each start, and one for
+    /// such an end.
+    pub fn ssh_without_terminal(&self) -> String {
+        let body = "shift\ncd \"${0%/*}\" && echo start >>logins && exec 3<&0\n\
+                    setsid sh -c \"$*\" <&3 3<&- &\nexec <&- 3<&- >&-\n\
+                    trap 'echo interrupted >>logins; kill $!; exit 255' INT HUP\nwait $!";
+        self.program("ssh", body)
+    }
+
     /// A program for `--ssh` that runs the command in the network namespace of `host`.
     pub fn ssh_to(&self, host: &network::Host) -> String {
         let body = format!("shift\nexec ip netns exec {} sh -c \"$*\"", host.name());

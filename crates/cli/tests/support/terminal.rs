@@ -41,6 +41,22 @@ impl Terminal {
         Self { child: ChildProcess::new(child), keyboard, screen }
     }
 
+    /// Starts the command as the foreground of the terminal, which controls it: what is typed may interrupt.
+    pub fn start_in_foreground(command: &Command) -> Self {
+        let mut alone = Command::new("setsid");
+        alone.arg("--ctty").arg(command.get_program()).args(command.get_args());
+        if let Some(directory) = command.get_current_dir() {
+            alone.current_dir(directory);
+        }
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => alone.env(name, value),
+                None => alone.env_remove(name),
+            };
+        }
+        Self::start(&mut alone)
+    }
+
     /// All that was written to the terminal so far, escape sequences included.
     pub fn screen(&self) -> String {
         self.screen.0.lock().unwrap().clone()

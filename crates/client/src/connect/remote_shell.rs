@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use icdc_link::ForwardingProgram;
-use icdc_stop::{ChildProcess, StopSignal};
+use icdc_stop::{ChildProcess, StopSignal, ignore_terminal_signals};
 use icdc_tcp::{Family, clock};
 use icdc_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -194,6 +194,8 @@ impl RemoteShell {
             }
         }
         local.args([self.host.as_str(), command]);
+        // An interrupt at the terminal is this end's to finish with; OpenSSH heeds what is ignored.
+        ignore_terminal_signals(&mut local);
         let mut child = local.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn().map_err(failed)?;
         let words = StderrLines::new(Arc::clone(&self.on_stderr));
         let stderr = child.stderr.take().expect("standard error is piped");

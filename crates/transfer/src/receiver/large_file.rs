@@ -37,7 +37,7 @@ pub(super) struct Plan {
     name: Name,
     header: Header,
     locked: Locked,
-    /// What had the name when the contents were requested.
+    /// Occupant of the name when the contents were requested.
     found: Occupant,
     continued: Option<Continued>,
 }

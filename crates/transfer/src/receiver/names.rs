@@ -109,7 +109,7 @@ pub(super) struct FileExecutor<'a> {
     first_files: ById<FileIdentity>,
     /// Those of these files that were found with their contents and attributes, and are left alone.
     left_firsts: HashSet<EntryId>,
-    /// What had the name of the only item of a run without a journal when that was looked at last;
+    /// Occupant of the name of the only item of a run without a journal when that was looked at last;
     /// `None` until it is examined.
     found: Option<Occupant>,
     /// Files that are left alone and whose attributes may have to be set.

@@ -28,6 +28,7 @@ use rustix::io::{Errno, ReadWriteFlags, pwritev2, write};
 use rustix::pipe::PIPE_BUF;
 
 use super::disk_rate::Arrived;
+use crate::pipes;
 
 /// A stream that the blocks of one file are written to, in order.
 #[derive(Clone, Debug)]
@@ -45,8 +46,7 @@ impl Output {
     /// Output to `file` from its present position on.
     #[must_use]
     pub fn new(file: File) -> Self {
-        // What is no pipe has no such size.
-        let _ = rustix::pipe::fcntl_setpipe_size(&file, PIPE_BYTES);
+        pipes::widen(&file);
         let has_reader = !file.metadata().is_ok_and(|found| found.is_file());
         Self { file: Arc::new(file), stop: StopSignal::new(), has_reader, has_begun: Arc::default() }
     }
@@ -106,8 +106,6 @@ impl Output {
 
 /// Offset that stands for the present position.
 const AT_POSITION: u64 = u64::MAX;
-/// Capacity asked for of a pipe, in bytes: what an ordinary user may have by default.
-const PIPE_BYTES: usize = 1 << 20;
 
 /// The order of one file's blocks on their way to the output.
 pub(super) struct Ordered<'a> {
@@ -149,11 +147,11 @@ impl<'a> Ordered<'a> {
         index == self.next
     }
 
-    /// Writes the next block.
-    pub(super) fn write(&mut self, data: &[u8]) -> Result<(), NotWritten> {
+    /// Writes the next block; returns its number.
+    pub(super) fn write(&mut self, data: &[u8]) -> Result<u32, NotWritten> {
         self.output.write(data, &self.over).map_err(NotWritten::Output)?;
         self.next += 1;
-        Ok(())
+        Ok(self.next - 1)
     }
 
     /// Keeps a block that comes too early in memory, where no more than `most` are kept; otherwise gives it
@@ -181,8 +179,7 @@ impl<'a> Ordered<'a> {
             Some(Early::Written(value, length)) => (value, length),
             Some(Early::Kept(kept)) => {
                 self.kept -= 1;
-                self.write(&kept.block[..kept.length])?;
-                return Ok(Some(index));
+                return self.write(&kept.block[..kept.length]).map(Some);
             }
         };
         let (file, offset) = (file.as_file(), block_offset(index));

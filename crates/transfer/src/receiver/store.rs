@@ -242,43 +242,59 @@ impl Store<'_> {
 
     fn write(&mut self, id: EntryId, index: u32, arrival: Arrival) {
         let Some(file) = self.files.get(&id) else { return };
-        let Arrival { block: arrived, ranges, value } = arrival;
+        let disk = file.disk_file().clone();
+        let Arrival { block: mut arrived, ranges, value } = arrival;
+        let is_ordered = self.ordered.is_some();
         if let Some(ordered) = &mut self.ordered {
             if ordered.is_next(index) {
-                let Arrived { mut block, length, waits } = arrived;
-                let written = ordered.write(&block[..length]);
-                drop(waits);
-                self.on_output(id, index, written);
-                return self.write_early(id, &mut block);
+                return self.output(id, arrived);
             }
             let most = self.shared.pool.capacity() / KEPT_SHARE;
-            let Some(Arrived { block, length, waits }) = ordered.keep(index, arrived, most) else { return };
-            let purpose = JobPurpose::Early { index, value, length, waits };
-            let job = Job::Write { file: file.disk_file().clone(), offset: block_offset(index), ranges, length, block };
-            return self.submit(id, purpose, job);
+            match ordered.keep(index, arrived, most) {
+                Some(back) => arrived = back,
+                None => return,
+            }
         }
         let Arrived { block, length, waits } = arrived;
-        let job = Job::Write { file: file.disk_file().clone(), offset: block_offset(index), ranges, length, block };
-        self.submit(id, JobPurpose::Write { index, waits }, job);
+        let purpose = match is_ordered {
+            true => JobPurpose::Early { index, value, length, waits },
+            false => JobPurpose::Write { index, waits },
+        };
+        self.submit(id, purpose, Job::Write { file: disk, offset: block_offset(index), ranges, length, block });
     }
 
-    /// Writes the blocks to the output whose turn has come and that wait in the file, by way of `block`.
-    fn write_early(&mut self, id: EntryId, block: &mut Block) {
+    /// Writes the next block to the output, and those behind it that wait.
+    fn output(&mut self, id: EntryId, Arrived { mut block, length, waits }: Arrived) {
+        let Some(ordered) = &mut self.ordered else { return };
+        let written = ordered.write(&block[..length]);
+        drop(waits);
+        if self.on_output(id, written.map(Some)) {
+            self.output_early(id, &mut block);
+        }
+    }
+
+    /// Writes the blocks to the output whose turn has come and that wait, by way of `block`.
+    fn output_early(&mut self, id: EntryId, block: &mut Block) {
         while let (Some(ordered), Some(file)) = (&mut self.ordered, self.files.get(&id)) {
-            match ordered.write_early(file.disk_file(), block) {
-                Ok(None) => return,
-                Ok(Some(index)) => self.machine.on_written(id, index, Ok(()), clock::now()),
-                Err(why) => {
-                    return self.fail_output(why);
-                }
+            let written = ordered.write_early(file.disk_file(), block);
+            if !self.on_output(id, written) {
+                return;
             }
         }
     }
 
-    fn on_output(&mut self, id: EntryId, index: u32, outcome: Result<(), NotWritten>) {
+    /// Handles the outcome of writing a block to the output; whether the next one may follow.
+    fn on_output(&mut self, id: EntryId, outcome: Result<Option<u32>, NotWritten>) -> bool {
         match outcome {
-            Ok(()) => self.machine.on_written(id, index, Ok(()), clock::now()),
-            Err(why) => self.fail_output(why),
+            Ok(Some(index)) => {
+                self.machine.on_written(id, index, Ok(()), clock::now());
+                true
+            }
+            Ok(None) => false,
+            Err(why) => {
+                self.fail_output(why);
+                false
+            }
         }
     }
 
@@ -330,7 +346,7 @@ impl Store<'_> {
                 match (result, block, &mut self.ordered) {
                     (Ok(_), Some(mut block), Some(ordered)) => {
                         ordered.waits(index, value, length);
-                        self.write_early(id, &mut block);
+                        self.output_early(id, &mut block);
                     }
                     (Err(failure), ..) => self.machine.on_written(id, index, Err(failure), clock::now()),
                     (Ok(_), ..) => {}

@@ -204,7 +204,7 @@ pub(super) struct Executor<'a> {
     list_answers: OnceLock<ListAnswers>,
     /// Owners that have been announced; `None` where their names are not told.
     pub(super) announced_owners: Option<Mutex<AnnouncedOwners>>,
-    /// What has settled in the sources; `None` unless they are followed.
+    /// Queue of what has settled in the sources; `None` unless they are followed.
     pub(super) followed: Option<Arc<Followed>>,
     /// The stream that is the only source; `None` for others.
     pub(super) input: Option<Input>,

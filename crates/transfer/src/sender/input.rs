@@ -3,16 +3,13 @@
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use icdc_disk::tree::umask;
 use icdc_protocol::message::{EntryKind, Parent};
 use icdc_session::sender::{Found, Removal};
 
-use crate::clock;
+use crate::{clock, pipes};
 
-/// Capacity asked for of a pipe, in bytes: what an ordinary user may have by default.
-const PIPE_BYTES: usize = 1 << 20;
 /// Mode of a new file, of which the user's mask takes its bits.
 const NEW_FILE: u16 = 0o666;
 
@@ -29,20 +26,19 @@ impl Input {
     /// new file of this process.
     #[must_use]
     pub fn new(file: File) -> Self {
-        // What is no pipe has no such size.
-        let _ = rustix::pipe::fcntl_setpipe_size(&file, PIPE_BYTES);
+        pipes::widen(&file);
         Self { file: Arc::new(file), mode: NEW_FILE & !umask() }
     }
 
     /// The stream as it is announced.
     pub(super) fn found(&self) -> Found {
-        let begun = now();
+        let begun = clock::file_time();
         Found {
             parent: Parent::Source(0),
             name: Vec::new(),
             kind: EntryKind::Stream,
             mode: self.mode,
-            mtime: begun,
+            mtime: (begun.seconds, begun.nanos),
             owner: None,
             xattrs: Vec::new(),
             path: b"-".to_vec(),
@@ -58,10 +54,4 @@ impl AsFd for Input {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
-}
-
-/// The wall clock: seconds since 1970 and nanoseconds.
-pub(super) fn now() -> (i64, u32) {
-    let since = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
-    (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos())
 }

@@ -51,7 +51,6 @@ use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, unbounded
 use icdc_disk::{BLOCK_SIZE, BlockPool};
 use icdc_filter::PatternError;
 use icdc_link::{Inlet, Link, Outlet};
-use icdc_protocol::Features;
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::{
     Choice, Digest, FileDigest, Message, Mirrored, Problem, Refusal, RefusalKind, SendOptions,
@@ -219,7 +218,6 @@ fn send(
 
 /// The state machine of a session that sends these sources.
 fn machine(sources: &Sources, options: &SendOptions) -> Sender {
-    let of_input = if sources.input.is_some() { Features::STREAMS } else { Features::NONE };
     let settings = Settings {
         dry_run: options.dry_run,
         keeps_journal: sources.is_run() && !options.dry_run,
@@ -228,7 +226,7 @@ fn machine(sources: &Sources, options: &SendOptions) -> Sender {
         awaits_deletion: options.mirrored != Mirrored::No,
         awaits_receipt: sources.receipt.is_some(),
         follows: sources.settled.is_some(),
-        needs: options.needs().union(sources.needs).union(of_input),
+        needs: options.needs().union(sources.needs),
     };
     Sender::new(settings, sources.begin())
 }

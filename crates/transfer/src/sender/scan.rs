@@ -85,7 +85,7 @@ pub(super) struct Scan<'a> {
     moving: Option<Moving>,
     /// Names below the only source that are copied; `None` for everything.
     listed: Option<Listed<'a>>,
-    /// What has settled and is being announced; `None` unless the sources are followed.
+    /// Settled items that are being announced; `None` unless the sources are followed.
     following: Option<Following>,
 }
 

@@ -1,4 +1,4 @@
-//! What has settled in sources that are followed, between the thread that watches them and the session that announces
+//! Queue of settled items of followed sources, between the thread that watches them and the session that announces
 //! it.
 
 use std::collections::VecDeque;
@@ -35,7 +35,7 @@ pub(crate) struct Settled {
     pub(crate) version: u64,
 }
 
-/// What a session is to do next.
+/// Next step of a session.
 pub(crate) enum Next {
     /// Announce these items of the tree of this number, each with its path as lists name it, in the order of a scan.
     Announce(u32, Vec<(Vec<u8>, Settled)>),
@@ -45,7 +45,7 @@ pub(crate) enum Next {
     Over,
 }
 
-/// What a session tells the watch thread of an item that it was given.
+/// News of a session, for the watch thread, about an item that it was given.
 #[derive(Debug)]
 pub(crate) enum Told {
     /// It was changed while it was read, and settles again.

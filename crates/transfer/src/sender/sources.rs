@@ -74,7 +74,7 @@ pub struct Sources {
     /// Origin of the names below the only source that are copied; `None` where the other end has
     /// the list, or for everything.
     pub(crate) listed: Option<ListSource<'static>>,
-    /// What settles in the sources; `None` unless they are followed.
+    /// Queue of what settles in the sources; `None` unless they are followed.
     pub(crate) settled: Option<Arc<Queue>>,
     /// The stream that is the only source; `None` for others.
     pub(crate) input: Option<Input>,
@@ -90,7 +90,7 @@ impl Sources {
     pub fn stream(input: Input) -> Self {
         let job = *blake3::Hasher::new_derive_key("icdc job of a stream 1").finalize().as_bytes();
         let named = vec![Source { name: Vec::new(), kind: SourceKind::Stream, identity: None }];
-        Self { job, named, input: Some(input), ..Self::default() }
+        Self { job, named, input: Some(input), needs: Features::STREAMS, ..Self::default() }
     }
 
     /// Limits the sources to `selection`. Such a run is recognized again on every host that has the
@@ -128,7 +128,7 @@ impl Sources {
     /// Requires these features of the receiver, besides those for the sender's options.
     #[must_use]
     pub fn needing(self, needs: Features) -> Self {
-        Self { needs, ..self }
+        Self { needs: self.needs.union(needs), ..self }
     }
 
     /// Files that the sending end may read, and no others: each directory with everything beneath

@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender as Channel;
+use icdc_disk::tree::FileTime;
 use icdc_disk::{BLOCK_SIZE, Block};
 use icdc_protocol::limits::MAX_FILE_SIZE;
 use icdc_protocol::message::{EntryId, GivenUp, Streamed};
@@ -21,7 +22,8 @@ use rustix::io::{Errno, read as read_bytes};
 use super::executor::Executor;
 use super::given_up::unreadable;
 use super::hashing::{Extent, Hashing, Step};
-use super::input::{Input, now};
+use super::input::Input;
+use crate::clock;
 
 /// Announces the stream. `None` when the session is over.
 pub(super) fn announce(executor: &Executor<'_>, input: &Input) -> Option<()> {
@@ -98,7 +100,7 @@ impl Stream<'_> {
                 held = Some(block);
                 continue;
             }
-            let (mtime_seconds, mtime_nanos) = now();
+            let FileTime { seconds: mtime_seconds, nanos: mtime_nanos } = clock::file_time();
             self.file.set_streamed(Streamed { size, mtime_seconds, mtime_nanos });
             return self.end(Ok(()));
         }

@@ -271,20 +271,18 @@ impl<P> Book<P> {
             EntryKind::Symlink { .. } => self.ask(Action::MakeSymlink(id)),
             EntryKind::Special(_) => self.ask(Action::MakeSpecial(id)),
             EntryKind::HardLink { .. } => self.link(id),
-            EntryKind::File { size, .. } => {
-                let path = tracked.item.path.clone();
-                self.remember(id, Progress::Coming);
-                if size > PACK_FILE_LIMIT {
-                    let what = LargeContents { size, path, held, basis };
-                    self.expect(id, what);
-                }
-            }
-            EntryKind::Stream => {
-                let path = tracked.item.path.clone();
-                self.remember(id, Progress::Coming);
-                self.expect(id, LargeContents { size: MAX_FILE_SIZE, path, held, basis });
-            }
+            EntryKind::File { size, .. } => self.want_contents(id, size, held, basis),
+            EntryKind::Stream => self.want_contents(id, MAX_FILE_SIZE, held, basis),
             EntryKind::Directory => {}
+        }
+    }
+
+    /// Requests the contents of a file, or of a stream, that has `size` bytes at most.
+    fn want_contents(&mut self, id: EntryId, size: u64, held: Option<BlockMap>, basis: Option<ReferencePlace>) {
+        let path = self.items.get(&id).map(|tracked| tracked.item.path.clone()).unwrap_or_default();
+        self.remember(id, Progress::Coming);
+        if size > PACK_FILE_LIMIT {
+            self.expect(id, LargeContents { size, path, held, basis });
         }
     }
 

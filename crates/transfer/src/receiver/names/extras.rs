@@ -189,7 +189,7 @@ impl FileExecutor<'_> {
         Ok(shown)
     }
 
-    /// What protects items from being deleted.
+    /// Protection of items from being deleted.
     fn kept(&mut self) -> Result<Kept, Failure> {
         Ok(Kept {
             rules: self.protecting_rules()?,
@@ -261,7 +261,7 @@ impl FileExecutor<'_> {
     }
 }
 
-/// What protects items from being deleted, for a while in which the executor has other things to do.
+/// Protection of items from being deleted, for a while in which the executor has other things to do.
 struct Kept {
     rules: Arc<Rules>,
     sources: Option<Arc<SourcesHere>>,

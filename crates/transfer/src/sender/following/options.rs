@@ -1,4 +1,4 @@
-//! How sources are followed, and until when.
+//! Options of following the sources.
 
 use icdc_filter::{Effect, Rule, Rules};
 use icdc_stop::StopSignal;
@@ -7,7 +7,7 @@ use icdc_units::{Span, Time};
 /// Time without a change after which a file has settled, unless the user has chosen another.
 pub const SETTLE: Span = Span::from_secs(2);
 
-/// How sources are followed, and until when.
+/// Options of following the sources: when an item has settled, and when the following ends.
 #[derive(Clone, Debug)]
 pub struct FollowOptions {
     /// Time without a change after which a file has settled whose close was not seen.

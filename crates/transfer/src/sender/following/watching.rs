@@ -50,6 +50,8 @@ pub(super) struct Watching {
     /// Time between two walks; `None` while the watches tell everything.
     interval: Option<Span>,
     walked: Walked,
+    /// Time at which the following was asked to end; `None` until then.
+    finishing: Option<Time>,
     /// Time of the last change, or of the last item that became durable.
     active: Time,
     /// Markers that were found, which travel last.
@@ -90,6 +92,7 @@ impl Watching {
             known: Known::default(),
             walk: Walk::default(),
             walked: Walked::UnderWay { since: now },
+            finishing: None,
             active: now,
             markers: Vec::new(),
             told: Vec::new(),
@@ -355,14 +358,13 @@ impl Watching {
 
     fn settled(&mut self, settled: Settled) {
         let path = self.tree(&settled.place).map(|tree| tree.path_from_root(&settled.place)).unwrap_or_default();
+        self.known.insert(&settled.place, settled.version);
         if !settled.is_directory && self.marker_pattern.decide(&path, false) == Effect::Exclude {
-            self.known.insert(&settled.place, settled.version);
             self.markers.retain(|marker| marker.place != settled.place);
             self.markers.push(settled);
             return;
         }
         self.active = settled.since.max(self.active);
-        self.known.insert(&settled.place, settled.version);
         self.queue.add(settled);
     }
 
@@ -378,8 +380,15 @@ impl Watching {
             self.queue.end();
             return true;
         }
-        let is_idle = self.options.idle.is_some_and(|idle| self.active + idle <= now);
-        if is_at_rest && is_idle && self.settling.unsettled() == self.settling.open() {
+        let idle = self.options.idle.map(|idle| self.active + idle).filter(|idle| *idle <= now);
+        if let Some(idle) = idle
+            && is_at_rest
+            && self.settling.unsettled() == self.settling.open()
+        {
+            if !self.was_walked_since(idle) {
+                self.walk_all(now);
+                return false;
+            }
             self.tell_unsettled();
             self.queue.end();
             return true;
@@ -387,20 +396,29 @@ impl Watching {
         false
     }
 
-    /// Whether all that was there before the markers has been seen: where changes are not reported, by a walk that
-    /// began later.
+    /// Whether all that was there before the markers has been seen.
     fn was_walked_since_markers(&self) -> bool {
+        self.markers.iter().all(|marker| self.was_walked_since(marker.since))
+    }
+
+    /// Whether all that was there at that time has been seen: where changes are not reported, by a walk that began
+    /// later and is over.
+    fn was_walked_since(&self, time: Time) -> bool {
         match self.walked {
             _ if self.interval.is_none() => true,
-            Walked::Over { at, took } => self.markers.iter().all(|marker| marker.since <= at - took),
+            Walked::Over { at, took } => time <= at - took,
             Walked::UnderWay { .. } => false,
         }
     }
 
-    /// Ends the following with what has settled; false if a marker is to follow when all of that is durable.
+    /// Ends the following with what has settled; false while something is still waited for.
     fn finishes(&mut self, now: Time) -> bool {
+        let asked = *self.finishing.get_or_insert(now);
         self.settling.hasten(now);
         self.examine_due(now);
+        if self.awaits_last_walk(now, asked) {
+            return false;
+        }
         // A marker says that nothing is missing.
         if self.walk.is_over() && self.settling.unsettled() == 0 && !self.markers.is_empty() {
             if !self.queue.is_idle() {
@@ -411,6 +429,23 @@ impl Watching {
         self.tell_unsettled();
         self.queue.end();
         true
+    }
+
+    /// Whether, where changes are not reported, a last walk is under way, or files that it has found have yet to
+    /// be left alone for the time after which they have settled.
+    fn awaits_last_walk(&mut self, now: Time, asked: Time) -> bool {
+        match self.walked {
+            _ if self.interval.is_none() => false,
+            Walked::Over { at, took } if asked <= at - took => {
+                self.settling.unsettled() > self.settling.open() && now - at <= self.options.settle
+            }
+            _ => {
+                if asked == now {
+                    self.walk_all(now);
+                }
+                true
+            }
+        }
     }
 
     /// Notifies the user of files that had not settled, and of a marker that did not follow them.

@@ -1,4 +1,4 @@
-//! What has settled in sources that are followed and is being announced.
+//! Settled items of followed sources that are being announced.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What has settled in sources that are followed: batches of names, each announced by a walk along the list of them
+//! Scan of settled items in followed sources: batches of names, each announced by a walk along the list of them
 //! from the source's root, until the following ends.
 
 use std::sync::Arc;
