@@ -6,7 +6,7 @@ use icdc_protocol::message::{ChangeCount, ChangedItem};
 use crate::place::refuse_staging;
 use crate::report::{Over, Reporter};
 
-/// Permissions of a directory that is made, less the umask.
+/// Mode with which directories are made; the umask takes bits away.
 const MODE: u16 = 0o777;
 
 /// Makes the directories at `paths`; with `mkpath`, those above them as well. Those made and those

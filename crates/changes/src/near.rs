@@ -51,7 +51,7 @@ pub fn request(
     conversation.run(reporter)
 }
 
-/// Ends the connection when it is dropped.
+/// Guard that ends the connection to the end that changes when it is dropped.
 struct Leave(LinkControl);
 
 impl Drop for Leave {

@@ -102,7 +102,7 @@ impl Found<'_> {
         Ok(path.clone())
     }
 
-    /// Whether the new place of the item is the one that it has.
+    /// Whether the new directory and name of the item are those that it has.
     fn stays(&self) -> bool {
         let place = |directory: &Directory| directory.own_stat().map(|stat| (stat.dev, stat.ino)).ok();
         self.item.name == self.name && place(&self.item.directory) == place(&self.directory)

@@ -55,6 +55,7 @@ pub(crate) fn advise(error: clap::Error, root: &Command, words: &[OsString]) -> 
     error
 }
 
+/// Makes these sentences the error's suggestion, in place of clap's own.
 fn insert(error: &mut clap::Error, advice: Vec<String>) {
     let advice = advice.into_iter().map(Into::into).collect();
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(advice));

@@ -88,7 +88,7 @@ pub(crate) fn mv(arguments: MvArguments, console: &Console) -> u8 {
     run(std::iter::once((place, ChangeRequest::Rename { from, to, replace })), &observer, teller, console)
 }
 
-/// Asks each host for its change, and returns the exit code.
+/// Asks each host for its change, shows what becomes of it, and returns the exit code.
 fn run<'a>(
     changes: impl Iterator<Item = (Location, ChangeRequest)>,
     observer: &Observer,
@@ -112,6 +112,7 @@ fn run<'a>(
     finish(is_good, console)
 }
 
+/// Carries out the change at the host of `place`, and tells `teller` about it.
 fn ask(
     place: &Location,
     request: ChangeRequest,

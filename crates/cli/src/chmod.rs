@@ -5,10 +5,11 @@ use icdc_protocol::limits::MAX_MODE_CHANGES;
 use icdc_protocol::message::ModeChange;
 use icdc_protocol::mode_change::{ChangedItems, Copied, CopiedBits, Execution, UserClass};
 
-/// The changes of one `--chmod`.
+/// The changes of one `--chmod`, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModeChanges(pub(crate) Vec<ModeChange>);
 
+/// All bits of a mode that can be changed: permissions, set-id bits, sticky bit.
 const ALL_BITS: u16 = 0o7777;
 const SET_USER_ID: u16 = 0o4000;
 const SET_GROUP_ID: u16 = 0o2000;
@@ -34,6 +35,7 @@ pub(crate) fn gives_set_id(changes: &[ModeChange]) -> bool {
     changes.iter().any(|change| change.is_of(false) && change.set & (SET_USER_ID | SET_GROUP_ID) != 0)
 }
 
+/// Parses one change; `None` if it is malformed.
 fn change(text: &str, umask: u16) -> Option<ModeChange> {
     let named = text.trim_start_matches(['D', 'F']);
     let of = match &text[..text.len() - named.len()] {
@@ -73,6 +75,7 @@ fn change(text: &str, umask: u16) -> Option<ModeChange> {
     Some(ModeChange { kept, set, execution: given.execution, ..plain })
 }
 
+/// Operator of a change in letters: `+`, `-` or `=`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Give,
@@ -80,7 +83,7 @@ enum Operation {
     Become,
 }
 
-/// Users, operation and permissions of a change in letters.
+/// Splits a change in letters into users, operator and permissions; `None` without an operator.
 fn split(text: &str) -> Option<(&str, Operation, &str)> {
     let at = text.find(['+', '-', '='])?;
     let operation = match text.as_bytes()[at] {
@@ -91,7 +94,8 @@ fn split(text: &str) -> Option<(&str, Operation, &str)> {
     Some((&text[..at], operation, &text[at + 1..]))
 }
 
-/// The users whose permissions are copied, if that is what is to be given.
+/// The class of users whose permissions are copied, if `what` names one (`u`, `g`, `o`) in place of
+/// permissions.
 fn copied_class(what: &str) -> Option<UserClass> {
     match what {
         "u" => Some(UserClass::Owner),
@@ -107,6 +111,7 @@ fn copied_class(what: &str) -> Option<UserClass> {
 struct Users(u16);
 
 impl Users {
+    /// Parses the letters `u`, `g`, `o` and `a`; `None` for any other.
     fn parse(letters: &str) -> Option<Self> {
         let class = |letter| match letter {
             'u' => Some(0o100),
@@ -118,35 +123,37 @@ impl Users {
         letters.chars().try_fold(0, |all, letter| Some(all | class(letter)?)).map(Self)
     }
 
+    /// One bit for each class that is meant; all three where none is named.
     fn classes(self) -> u16 {
         if self.0 == 0 { 0o111 } else { self.0 }
     }
 
-    /// All permissions of these users.
+    /// Permission bits that belong to these users.
     fn all(self) -> u16 {
         self.classes() * 0o7
     }
 
-    /// These permissions (0 to 7) for these users.
+    /// These permissions (0 to 7) as bits of these users; those that the umask takes away only
+    /// where users are named.
     fn bits(self, permissions: u16, umask: u16) -> u16 {
         let bits = self.classes() * permissions;
         if self.0 == 0 { bits & !umask } else { bits }
     }
 
-    /// Set-id bits of those that are named.
+    /// Set-id bits of the users that are named; none where none is.
     fn set_id(self) -> u16 {
         let bit = |class: u16, bit| if self.0 & class == 0 { 0 } else { bit };
         bit(0o100, SET_USER_ID) | bit(0o010, SET_GROUP_ID)
     }
 
-    /// The bits beyond the permissions that belong to these users.
+    /// Set-id and sticky bits that belong to these users.
     fn special(self) -> u16 {
         let bit = |class: u16, bit| if self.classes() & class == 0 { 0 } else { bit };
         bit(0o100, SET_USER_ID) | bit(0o010, SET_GROUP_ID) | bit(0o001, STICKY)
     }
 }
 
-/// Letters behind the operation.
+/// Meaning of the letters behind the operator, such as `rwX` or `st`.
 struct Given {
     /// Permissions, from 0 to 7.
     permissions: u16,
@@ -156,6 +163,7 @@ struct Given {
 }
 
 impl Given {
+    /// Parses the letters behind the operator; `None` for an unknown one.
     fn parse(letters: &str, users: Users) -> Option<Self> {
         let mut given = Self { permissions: 0, special: 0, execution: Execution::Given };
         for letter in letters.chars() {

@@ -15,7 +15,8 @@ use crate::rules::RuleArgument;
 /// Longest file of rules that is read in bytes, comments included.
 const MAX_FILE: u64 = 16 << 20;
 
-/// Makes the choice, and reads the files that it needs.
+/// Makes the choice of what is copied from its options, and reads the files of rules that they
+/// name.
 ///
 /// # Errors
 /// A file that cannot be read, or is no file of rules; too many rules.
@@ -74,6 +75,7 @@ pub(crate) fn rules_of(RuleArguments(arguments): &RuleArguments) -> anyhow::Resu
     Ok(rules)
 }
 
+/// Reads a file of rules, or standard input for `-`, and appends them to `rules`.
 fn add_file(path: &Path, form: Form, rules: &mut Vec<Rule>) -> anyhow::Result<()> {
     let mut text = Vec::new();
     let read = if path == Path::new("-") {

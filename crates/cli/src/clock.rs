@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::copy::summary::counted;
 
-/// Date and time in UTC as `2026-11-20 19:30 UTC`.
+/// Present date and time in UTC as `2026-11-20 19:30 UTC`.
 pub(crate) fn utc_now() -> String {
     utc(seconds_since_1970())
 }
@@ -20,26 +20,27 @@ pub(crate) fn seconds_since_1970() -> u64 {
     now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// A length of time in the largest unit that it has one of.
+/// A length of time in words, in the largest unit of which it has at least one: `3 days`.
 pub(crate) fn age(seconds: u64) -> String {
     let units = [(86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")];
     let (length, unit) = units.into_iter().find(|(length, _)| seconds >= *length).unwrap_or((1, "second"));
     counted(seconds / length, unit)
 }
 
-/// Now, on the clock of this host by which other reports tell where they begin (`CLOCK_MONOTONIC`).
+/// Present time of `CLOCK_MONOTONIC`, by which reports of several programs on this host can be
+/// aligned.
 pub(crate) fn monotonic() -> Time {
     icdc_tcp::clock::now()
 }
 
-/// Result of `work`, and its duration.
+/// Runs `work`; returns its result, and the time that it took.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Span) {
     let begin = Stopwatch::start();
     let done = work();
     (done, begin.elapsed())
 }
 
-/// Time since an event.
+/// Measures the time since it was started.
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {

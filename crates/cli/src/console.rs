@@ -13,12 +13,14 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-/// Standard output and standard error. Clones write to the same.
+/// Writer to standard output and standard error, which keeps messages and the progress bar apart.
+/// Clones write to the same.
 #[derive(Clone)]
 pub(crate) struct Console {
     shared: Arc<Output>,
 }
 
+/// State that the clones of a [`Console`] share.
 struct Output {
     /// `None` once the reader of standard output is gone.
     output: Mutex<Option<BufWriter<Stdout>>>,
@@ -35,7 +37,7 @@ impl Console {
         Self { shared: Arc::new(Output { output, lost: AtomicBool::new(false), bar: Mutex::new(None) }) }
     }
 
-    /// A message to the user, on standard error.
+    /// Prints a message to the user on standard error, behind `icdc: `.
     pub(crate) fn complain(&self, text: &str) {
         self.print(&format!("icdc: {text}\n"));
     }
@@ -46,7 +48,8 @@ impl Console {
         code
     }
 
-    /// Text for standard error, above the progress bar.
+    /// Prints text on standard error, above the progress bar, without characters that could steer
+    /// the terminal.
     pub(crate) fn print(&self, text: &str) {
         let text = printable(text);
         // Nobody is left to be told if standard error is closed.
@@ -57,8 +60,8 @@ impl Console {
         }
     }
 
-    /// A line of results for standard output; stays in memory until [`Console::flush`]. A closed
-    /// standard output (`icdc … | head`) ends the output, not the work.
+    /// Prints a line of results on standard output; it stays in memory until [`Console::flush`]. A
+    /// closed standard output (`icdc … | head`) ends the output, not the work.
     pub(crate) fn result(&self, line: &str) {
         self.output(|output| writeln!(output, "{}", printable(line)));
     }
@@ -78,7 +81,7 @@ impl Console {
         held(&self.shared.output).is_some()
     }
 
-    /// Hands all lines of results over.
+    /// Writes all results that are still in memory to standard output.
     pub(crate) fn flush(&self) {
         self.output(BufWriter::flush);
     }
@@ -88,6 +91,8 @@ impl Console {
         self.shared.lost.load(Ordering::Relaxed)
     }
 
+    /// Writes to standard output by `action`, unless that has failed before; an error ends all
+    /// further output there.
     fn output(&self, action: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<()>) {
         let mut output = held(&self.shared.output);
         let Some(Err(error)) = output.as_mut().map(action) else {
@@ -124,7 +129,8 @@ impl Console {
         Some(matches!(answer?.trim(), "y" | "yes"))
     }
 
-    /// Asks about daemons that have not been met before.
+    /// Function that asks the user at the terminal whether to trust a daemon that `known_hosts`
+    /// does not list; no without a terminal.
     pub(crate) fn confirm_host(&self, stop: &StopSignal) -> ConfirmHost {
         let (console, stop) = (self.clone(), stop.clone());
         Box::new(move |host, fingerprint| {
@@ -136,7 +142,7 @@ impl Console {
     }
 }
 
-/// A line from the terminal; `None` if the user asks to stop.
+/// Reads a line that the user types at the terminal; `None` if the user asks to stop.
 fn answer(stop: &StopSignal) -> Option<String> {
     let (stopped, ender) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).ok()?;
     stop.on_request(move || drop(ender));
@@ -152,6 +158,7 @@ fn answer(stop: &StopSignal) -> Option<String> {
     Some(answer)
 }
 
+/// Locks a mutex, also after a panic in another thread.
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -167,6 +174,7 @@ fn printable_json(line: &str) -> Cow<'_, str> {
     escaped(line, |letter| format!("\\u{:04x}", u32::from(letter)))
 }
 
+/// Replaces each character that could steer the terminal by what `escape` makes of it.
 fn escaped(text: &str, escape: impl Fn(char) -> String) -> Cow<'_, str> {
     if !text.contains(steers) {
         return Cow::Borrowed(text);
@@ -178,7 +186,8 @@ fn escaped(text: &str, escape: impl Fn(char) -> String) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Control characters, and those that change the order in which others are shown.
+/// Whether a character could steer the terminal: control characters, and those that change the
+/// order in which others are shown.
 fn steers(letter: char) -> bool {
     let reorders = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     (letter.is_control() && !matches!(letter, '\n' | '\t')) || reorders

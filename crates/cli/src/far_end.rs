@@ -3,7 +3,7 @@
 use crate::console::Console;
 use crate::logs;
 
-/// Runs the far end of a copy: the process that ssh starts on the other host.
+/// Runs `icdc far-end`: the far end of a copy, which ssh starts on the other host.
 pub(crate) fn run(console: &Console) -> anyhow::Result<()> {
     logs::start(console, logs::Level::OFF);
     Ok(icdc_daemon::far_end()?)

@@ -3,9 +3,10 @@
 //!
 //! Options whose meaning is the same are hidden aliases (`arguments/`): `-n`, `-e`, `--delete-after`.
 
-/// Spellings of one habit, and what to do instead.
+/// Options or commands of other copiers that mean one thing, and the advice on what does it here.
 type Habit = (&'static [&'static str], &'static str);
 
+/// Options that people know from other copiers, and what does it in `icdc copy` and `icdc sync`.
 const COPY: &[Habit] = &[
     (
         &["-a", "--archive"],
@@ -281,17 +282,18 @@ const COMMANDS: &[Habit] = &[
     (&["resume", "continue"], "not needed: the same command goes on where it stopped"),
 ];
 
-/// Counterpart here of an option of another copier (`-z`, `--inplace`, without its value); `None`
-/// for an option that is not known.
+/// Advice on an option of another copier (`-z`, `--inplace`, without its value); `None` for an
+/// option that is not known.
 pub(crate) fn option(name: &str) -> Option<&'static str> {
     find(COPY, name)
 }
 
-/// Counterpart here of another program's command; `None` for a command that is not known.
+/// Advice on another program's command; `None` for a command that is not known.
 pub(crate) fn command(name: &str) -> Option<&'static str> {
     find(COMMANDS, name)
 }
 
+/// The advice on an option or command of this name.
 fn find(habits: &[Habit], name: &str) -> Option<&'static str> {
     habits.iter().find(|(names, _)| names.contains(&name)).map(|(_, advice)| *advice)
 }

@@ -9,7 +9,8 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// A time of the calendar: a length of time before now, a date, or the modification of a file.
+/// Parses a time of the calendar: a length of time before now (`7d`), a date, or a file whose time
+/// of modification it is.
 pub(crate) fn instant(text: &str) -> Result<TimeStamp, String> {
     let stamp = |time: Timestamp| TimeStamp {
         // Before 1970, both parts are negative or zero.
@@ -33,7 +34,7 @@ pub(crate) fn instant(text: &str) -> Result<TimeStamp, String> {
     Ok(TimeStamp { seconds: file.mtime(), nanos: file.mtime_nsec() as u32 })
 }
 
-/// Time that is left until a time of the calendar: a length of time from now, or a date to come.
+/// Parses a length of time from now (`12h`), or a date to come; returns the time until then.
 pub(crate) fn remaining(text: &str) -> Result<Span, String> {
     if let Ok(span) = text.parse::<Span>() {
         return Ok(span);

@@ -11,7 +11,7 @@ use crate::arguments::KeygenArguments;
 use crate::console::Console;
 use crate::values::DaemonAddress;
 
-/// Carries out `icdc keygen`.
+/// Runs `icdc keygen`.
 pub(crate) fn run(arguments: KeygenArguments, console: &Console) -> anyhow::Result<()> {
     if let Some(file) = &arguments.show {
         return show(file, console);
@@ -28,7 +28,8 @@ pub(crate) fn run(arguments: KeygenArguments, console: &Console) -> anyhow::Resu
     }
 }
 
-/// The file that an option names, or else the user's default.
+/// The file that an option names, or else the user's default; an error if neither HOME nor
+/// XDG_CONFIG_HOME tells where that is.
 pub(crate) fn file_or_default(
     given: Option<PathBuf>,
     option: &str,
@@ -40,6 +41,7 @@ pub(crate) fn file_or_default(
     })
 }
 
+/// Makes a key pair in two new files and prints the public key; nothing is overwritten.
 fn make(file: &Path, comment: &str, console: &Console) -> anyhow::Result<()> {
     let mut public_file = file.as_os_str().to_owned();
     public_file.push(".pub");
@@ -91,12 +93,15 @@ fn show(file: &Path, console: &Console) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Writes a line durably to a new file; an error if the file exists.
 fn write_new(file: &Path, line: &str) -> io::Result<()> {
     let mut out = OpenOptions::new().write(true).create_new(true).open(file)?;
     writeln!(out, "{line}")?;
     out.sync_all()
 }
 
+/// Adds a daemon's public key to the file of known hosts; an error if another key is known for that
+/// host.
 fn remember(daemon: &DaemonAddress, key: &str, file: &Path, console: &Console) -> anyhow::Result<()> {
     let (key, _) = PublicKey::parse_line(key)?;
     let DaemonAddress { host, port } = daemon;
@@ -117,7 +122,8 @@ fn remember(daemon: &DaemonAddress, key: &str, file: &Path, console: &Console) -
     Ok(())
 }
 
-/// The comment of a key, by which people tell keys apart; empty parts are left out.
+/// Default comment of a key, `USER@HOST`, by which people tell keys apart; unknown parts are left
+/// out.
 fn user_at_host() -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

@@ -11,7 +11,7 @@ use crate::console::Console;
 use crate::copy::summary::{counted, size};
 use crate::exit;
 
-/// Counts of the leftovers that were found.
+/// Counts of the unfinished files that `icdc leftovers` has found, by what became of them.
 #[derive(Default)]
 struct Tally {
     files: u64,
@@ -23,7 +23,7 @@ struct Tally {
     errors: u64,
 }
 
-/// Runs the command and returns the exit code.
+/// Runs `icdc leftovers` and returns the exit code.
 pub(crate) fn run(arguments: &LeftoversArguments, console: &Console) -> u8 {
     if let Ok(Location::Ssh { .. } | Location::Daemon { .. }) = Location::parse(arguments.path.as_os_str())
         && arguments.path.symlink_metadata().is_err()
@@ -51,6 +51,7 @@ pub(crate) fn run(arguments: &LeftoversArguments, console: &Console) -> u8 {
 }
 
 impl Tally {
+    /// Counts what the search has found.
     fn add(&mut self, found: &Found) {
         match found {
             Found::Unfinished(found) => {
@@ -66,6 +67,7 @@ impl Tally {
         }
     }
 
+    /// Prints the counts.
     fn show(&self, arguments: &LeftoversArguments, console: &Console) {
         let &Self { files, bytes, held, recent, removed, foreign, errors } = self;
         if arguments.json {
@@ -96,9 +98,10 @@ impl Tally {
     }
 }
 
-/// The reason why an unfinished file that no process holds stays.
+/// Reason for which an unfinished small file without a lock is not removed.
 const NO_LOCK: &str = "a running copy of one small file holds no lock, so that it stays for ten minutes";
 
+/// Prints an unfinished file; `now` in seconds since 1970.
 fn show(found: &Unfinished, now: i64, json: bool, console: &Console) {
     let seconds = u64::try_from(now.saturating_sub(found.changed)).unwrap_or(0);
     if json {
@@ -127,6 +130,7 @@ fn show(found: &Unfinished, now: i64, json: bool, console: &Console) {
     console.result(&format!("{}: {what}, {space}, changed {} ago{fate}", found.path, age(seconds)));
 }
 
+/// Contents of an unfinished file or directory, in words.
 fn holds(content: Content) -> &'static str {
     match content {
         Content::Data => "data",

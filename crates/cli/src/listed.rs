@@ -12,7 +12,7 @@ use icdc_transfer::{NameList, NewNameList};
 
 use crate::arguments::CopyArguments;
 
-/// Byte that ends a name in a list.
+/// Byte that ends a name in a list of names to be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Separator {
     /// The end of a line.
@@ -22,7 +22,7 @@ enum Separator {
 }
 
 impl Separator {
-    /// The option that names such a list.
+    /// Name of the option that takes a list with this separator.
     fn option(self) -> &'static str {
         match self {
             Self::Line => "--files-from",
@@ -69,7 +69,7 @@ pub(crate) fn chosen(arguments: &CopyArguments, sources: &mut [Location]) -> any
     read_list(path, separator).map(Some)
 }
 
-/// Reads a list from a file, or from standard input (`-`).
+/// Reads the list of names to be copied from a file, or from standard input (`-`).
 fn read_list(path: &Path, separator: Separator) -> anyhow::Result<NameList> {
     let place = || format!("{} {}", separator.option(), path.display());
     let list = if path == Path::new("-") {
@@ -82,6 +82,7 @@ fn read_list(path: &Path, separator: Separator) -> anyhow::Result<NameList> {
     Ok(list)
 }
 
+/// Reads and checks the names of a list; `path` is its name for errors.
 fn read_names(mut file: impl BufRead, path: &Path, separator: Separator) -> anyhow::Result<NameList> {
     let mut list = NewNameList::default();
     let (mut text, mut number) = (Vec::new(), 0_u64);
@@ -134,6 +135,7 @@ fn below_source(text: &[u8]) -> anyhow::Result<Vec<u8>> {
     Ok(name)
 }
 
+/// Error for a name that is longer than any path.
 fn too_long(text: &[u8]) -> anyhow::Error {
     anyhow!("{}…: is longer than any name or path", text[..text.len().min(60)].escape_ascii())
 }

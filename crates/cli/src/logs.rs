@@ -24,7 +24,7 @@ pub(crate) fn start(console: &Console, usual: Level) {
     tracing_subscriber::registry().with(lines.with_filter(filter)).init();
 }
 
-/// Writes log lines above the progress bar.
+/// Makes writers that print log lines above the progress bar.
 struct Writer(Console);
 
 impl MakeWriter<'_> for Writer {
@@ -35,6 +35,7 @@ impl MakeWriter<'_> for Writer {
     }
 }
 
+/// Writer of one log line to the console.
 struct Line(Console);
 
 impl io::Write for Line {

@@ -116,7 +116,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a command and returns the exit code.
+/// Runs the command that was typed and returns the exit code.
 fn run(command: Command, applied: &Applied, console: &Console) -> u8 {
     let code = match command {
         Command::Copy(arguments) => match &arguments.plan {
@@ -154,7 +154,8 @@ fn run(command: Command, applied: &Applied, console: &Console) -> u8 {
     code
 }
 
-/// Prints help and version to standard output, and errors in the form of all other messages.
+/// Prints help and version to standard output, and errors as all other messages; returns the exit
+/// code.
 fn help_or_usage_error(message: clap::Error) -> ExitCode {
     if message.use_stderr() {
         let text = message.render().to_string();

@@ -4,11 +4,11 @@ use icdc_filter::NamePattern;
 use icdc_protocol::limits::MAX_OWNER_RULES;
 use icdc_protocol::owners::{OwnerPattern, OwnerRule, OwnerTarget, is_account_name};
 
-/// The rules of one `--usermap` or `--groupmap`.
+/// The rules of one `--usermap` or `--groupmap`, by which owners are replaced at the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnerRules(pub(crate) Vec<OwnerRule>);
 
-/// Parses rules between commas.
+/// Parses the rules of `--usermap` or `--groupmap`, between commas.
 pub(crate) fn owner_rules(text: &str) -> Result<OwnerRules, String> {
     let rules = text.split(',').map(rule).collect::<Option<Vec<_>>>().ok_or_else(|| {
         "write FROM:TO between commas: FROM is a name, a pattern such as '*', a number, a range such as 1000-1999, or empty for \
@@ -21,11 +21,13 @@ pub(crate) fn owner_rules(text: &str) -> Result<OwnerRules, String> {
     }
 }
 
+/// Parses one rule, `FROM:TO`; `None` if it is malformed.
 fn rule(text: &str) -> Option<OwnerRule> {
     let (from, to) = text.split_once(':')?;
     Some(OwnerRule { from: pattern(from)?, to: target(to)? })
 }
 
+/// Parses the owners that a rule is about: a name, a pattern, numbers, or those without a name.
 fn pattern(from: &str) -> Option<OwnerPattern> {
     if from.starts_with(|first: char| first.is_ascii_digit()) {
         let (first, last) = from.split_once('-').unwrap_or((from, from));
@@ -41,6 +43,7 @@ fn pattern(from: &str) -> Option<OwnerPattern> {
     }
 }
 
+/// Parses the owner at the destination: a number or a name.
 fn target(to: &str) -> Option<OwnerTarget> {
     match to.bytes().all(|byte| byte.is_ascii_digit()) {
         true => number(to).map(OwnerTarget::Id),
@@ -48,7 +51,7 @@ fn target(to: &str) -> Option<OwnerTarget> {
     }
 }
 
-/// A number of a user or group; the largest is none.
+/// Parses the number of a user or group; `None` for the largest, which stands for none.
 fn number(text: &str) -> Option<u32> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|number| is_number && *number != u32::MAX)

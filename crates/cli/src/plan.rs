@@ -39,7 +39,7 @@ use crate::applies::Hosts;
 use crate::arguments::{CopyArguments, ReportingArguments};
 use crate::{choosing, listed, reporting};
 
-/// Plan of an `icdc copy` command.
+/// Meaning of an `icdc copy` command line: sources, destination, options, and how the run is shown.
 pub(crate) struct CopyPlan {
     pub(crate) sources: Vec<Location>,
     pub(crate) destination: Location,
@@ -49,7 +49,8 @@ pub(crate) struct CopyPlan {
 }
 
 impl CopyPlan {
-    /// Reads the arguments; every error is one of usage.
+    /// Makes the plan from the arguments, and opens the files for results; every error is one of
+    /// usage.
     pub(crate) fn new(arguments: CopyArguments) -> anyhow::Result<Self> {
         let is_of_plan = arguments.plan.is_some() || arguments.shard.0.is_none();
         ensure!(is_of_plan, "--shard is a part of a plan, and none is named: give --plan DIR as well");
@@ -125,8 +126,8 @@ impl CopyPlan {
         Ok(Self { sources, destination, options, output, reporting: arguments.reporting })
     }
 
-    /// This plan, by which a single directory goes into the destination under its name, whether or
-    /// not the destination exists: what is copied again goes to the same place.
+    /// This plan changed so that a single source directory goes into the destination under its
+    /// name, whether or not the destination exists: what is copied again goes to the same place.
     pub(crate) fn keeping_names(mut self) -> Self {
         self.options.receive.keeps_name = true;
         self
@@ -139,7 +140,7 @@ impl CopyPlan {
     }
 }
 
-/// The file of the receipt that is asked for, which is made now.
+/// Creates the file of the receipt (`--receipt`); `None` if none is asked for.
 fn receipt(path: Option<&Path>, hosts: Hosts) -> anyhow::Result<Option<Arc<ReceiptFile>>> {
     let Some(path) = path else { return Ok(None) };
     ensure!(

@@ -21,11 +21,12 @@ use crate::console::Console;
 
 /// Largest registry that is read, in bytes; that of scitags.org has some kB.
 const LONGEST_REGISTRY: u64 = 4 << 20;
-/// Most sources that a report names.
+/// Most sources of a copy that the report for its hooks names.
 const NAMED: usize = 16;
+/// Name of this program in fireflies.
 const APPLICATION: &str = concat!("icdc v", env!("CARGO_PKG_VERSION"));
 
-/// The hooks that are run when a copy has ended.
+/// The hooks (`--on-finish`, `--webhook`) that are run when a copy has ended.
 pub(crate) struct CopyHooks {
     hooks: Hooks,
     console: Console,
@@ -43,7 +44,8 @@ pub(crate) struct EndedCopy<'a> {
 }
 
 impl CopyHooks {
-    /// The hooks that the arguments name; `None` if there are none.
+    /// The hooks that the arguments name; `None` if they name none. The output of the command goes
+    /// to `console`.
     pub(crate) fn new(arguments: &ReportingArguments, console: &Console) -> anyhow::Result<Option<Self>> {
         let printed = console.clone();
         let lines: Lines = Box::new(move |line| printed.print(&format!("{line}\n")));
@@ -61,6 +63,7 @@ impl CopyHooks {
 }
 
 impl EndedCopy<'_> {
+    /// The report about the copy that its hooks get: JSON and variables.
     fn report(&self) -> Report {
         let Self { summary, reason, exit_code: code, .. } = self;
         let (result, former) = (self.result.word(), self.former_result());
@@ -85,7 +88,8 @@ impl EndedCopy<'_> {
             .with("ICDC_DESTINATION", &destination)
     }
 
-    /// The word for the result that 0.1.0 deprecates.
+    /// Former name of the result, which 0.1.0 deprecates; of results that were not renamed, the
+    /// present one.
     fn former_result(&self) -> &'static str {
         match self.result {
             RunResult::Complete => "done",
@@ -103,12 +107,13 @@ pub(crate) fn of_sessions(arguments: &ReportingArguments) -> anyhow::Result<Opti
     Ok(Some(HookQueue::start(hooks).context("threads for --on-finish and --webhook")?))
 }
 
-/// A sink that queues every ended session for these hooks.
+/// Sink of a daemon's ended sessions, which queues each for these hooks.
 pub(crate) fn end_sink(hooks: &HookQueue) -> EndSink {
     let sender = hooks.sender();
     EndSink(Arc::new(move |end| sender.add(report(&end))))
 }
 
+/// The report about a daemon's session that its hooks get.
 fn report(end: &SessionEnd) -> Report {
     Report::new(end.json.clone())
         .with("ICDC_RESULT", &end.result)
@@ -123,6 +128,8 @@ fn report(end: &SessionEnd) -> Report {
         .with("ICDC_PATH", &end.path)
 }
 
+/// The hooks that the arguments name; `None` if there are none. `lines` takes the output of the
+/// command.
 fn hooks(arguments: &ReportingArguments, lines: Lines) -> anyhow::Result<Option<Hooks>> {
     let command = arguments.on_finish.clone().map(|text| Command { text, limit: arguments.on_finish_timeout });
     let webhook = arguments.webhook.clone().map(|target| {
@@ -135,7 +142,8 @@ fn hooks(arguments: &ReportingArguments, lines: Lines) -> anyhow::Result<Option<
     Ok(is_told.then_some(Hooks { command, webhook, lines }))
 }
 
-/// The marker of data connections; `None` without `--scitags`.
+/// Starts the marker, which announces data connections to the networks by fireflies (SciTags);
+/// `None` without `--scitags`.
 pub(crate) fn marker(arguments: &ReportingArguments) -> anyhow::Result<Option<Arc<Marker>>> {
     let Some(text) = &arguments.scitags else { return Ok(None) };
     let registry = arguments.scitags_registry.as_deref().map(registry).transpose()?;
@@ -148,6 +156,7 @@ pub(crate) fn marker(arguments: &ReportingArguments) -> anyhow::Result<Option<Ar
     Ok(Some(Arc::new(Marker::start(config).context("a thread for --scitags")?)))
 }
 
+/// Reads the file with the registry of experiments and activities.
 fn registry(path: &Path) -> anyhow::Result<Registry> {
     let about = || format!("--scitags-registry {}", path.display());
     let mut json = Vec::new();

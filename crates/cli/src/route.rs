@@ -11,9 +11,10 @@ use anyhow::{Context as _, ensure};
 use icdc_client::{Login, Proxy, ProxyKind, Via};
 use icdc_protocol::relay::Destination;
 
-/// Holds `USER:PASSWORD`. A command line can be read by everybody on the host.
+/// Environment variable with the login for a SOCKS proxy, `USER:PASSWORD`: others cannot read it,
+/// as they could a command line.
 const LOGIN: &str = "ICDC_PROXY_LOGIN";
-/// Longest text of a login, with a line's end.
+/// Longest text of a login in bytes, with a line's end.
 const MAX_LOGIN: u64 = 255 + 1 + 255 + 2;
 
 /// The route that data takes, the value of `--via` as typed.
@@ -54,7 +55,8 @@ impl FromStr for Route {
 }
 
 impl Route {
-    /// The route, with the login for a proxy: from this file, or else from the environment.
+    /// The route for a copy, with the login for a SOCKS proxy: from this file, or else from the
+    /// environment.
     pub(crate) fn with_login(self, file: Option<&Path>) -> anyhow::Result<Via> {
         ensure!(
             file.is_none() || matches!(self, Self::Socks5(_)),
@@ -71,6 +73,8 @@ impl Route {
     }
 }
 
+/// Reads the login for a SOCKS proxy from the file, or else from the environment; `None` if there
+/// is none.
 fn login(file: Option<&Path>) -> anyhow::Result<Option<Login>> {
     match (file, std::env::var_os(LOGIN)) {
         (Some(path), _) => {
@@ -100,6 +104,7 @@ fn read_private(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(text)
 }
 
+/// Parses `USER:PASSWORD`.
 fn parse(text: &[u8]) -> anyhow::Result<Login> {
     let colon = text.iter().position(|&byte| byte == b':').context("expected USER:PASSWORD")?;
     let (user, password) = (&text[..colon], &text[colon + 1..]);

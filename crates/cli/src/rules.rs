@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use icdc_filter::{Effect, Form, Line, Rule, Rules, parse_rule};
 
-/// An option that gives rules.
+/// Value of an option that gives rules over paths (`--include`, `--exclude`, `--filter` and their
+/// files).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RuleArgument {
     /// One rule, or that those before it are taken back.
@@ -20,8 +21,8 @@ pub(crate) enum RuleArgument {
     },
 }
 
-/// The rule of `--include` and `--exclude`. What begins as a rule of another kind is refused: it
-/// would do the opposite, or nothing, without a word.
+/// Parses the pattern of `--include` or `--exclude`. What begins as a rule of another kind is
+/// refused: it would do the opposite, or nothing, without a word.
 pub(crate) fn pattern_rule(effect: Effect, text: OsString) -> Result<RuleArgument, String> {
     let pattern = text.into_vec();
     let shown = String::from_utf8_lossy(&pattern);
@@ -46,7 +47,7 @@ pub(crate) fn pattern_rule(effect: Effect, text: OsString) -> Result<RuleArgumen
     }
 }
 
-/// The rule of `--filter`.
+/// Parses the rule of `--filter`.
 pub(crate) fn filter_rule(text: OsString) -> Result<RuleArgument, String> {
     let text = text.into_vec();
     match parse_rule(&text, Form::Rules).map_err(|error| error.to_string())? {

@@ -19,11 +19,12 @@ use crate::console::Console;
 use crate::keygen::file_or_default;
 use crate::{exit, logs, reporting, signals};
 
+/// Text printed at the first signal to stop.
 const STOPPING: &str = "stopping; running transfers make durable what they have (again: stop at once)";
-/// The option by which a daemon starts the next one.
+/// The option with which a daemon starts the next one, which takes over.
 const SUCCESSOR: &str = "--successor";
 
-/// Runs the daemon until a signal stops it.
+/// Runs `icdc serve`: the daemon, until a signal stops it.
 pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Result<()> {
     logs::start(console, logs::Level::INFO);
     // Before anything else: a signal may come as soon as the process is there, and would end it.
@@ -68,15 +69,16 @@ pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Resul
     Ok(())
 }
 
-/// Runs one session of a daemon: the hidden subcommand that the daemon starts for each. What is
-/// asked of the terminal or of the system's service manager concerns the daemon.
+/// Runs `icdc session`: one session of a daemon, which starts it for each. Ignores signals that the
+/// terminal or the service manager sends to all: they concern the daemon.
 pub(crate) fn session(console: &Console) -> anyhow::Result<()> {
     logs::start(console, logs::Level::INFO);
     signals::leave_to_parent().context("signals cannot be watched")?;
     Ok(icdc_session_process::session_process()?)
 }
 
-/// Sockets that somebody else has opened.
+/// Where the daemon's listening sockets come from: the daemon before it, the service manager, or
+/// itself.
 fn listeners(is_successor: bool) -> anyhow::Result<Listeners> {
     if is_successor {
         return Ok(Listeners::Inherited(Inheritance::take().context("no daemon hands over")?));
@@ -95,7 +97,7 @@ fn successor() -> Vec<OsString> {
     [program].into_iter().chain(arguments).chain([SUCCESSOR.into()]).collect()
 }
 
-/// The service manager (systemd), if there is one.
+/// Tells the service manager (systemd), if there is one, about the daemon's state.
 #[derive(Default)]
 struct ServiceManager {
     /// Number of sessions that the service manager was told last.
@@ -105,6 +107,8 @@ struct ServiceManager {
 }
 
 impl ServiceManager {
+    /// Tells the service manager what the daemon notices; nothing once the next daemon was
+    /// announced.
     fn tell(&self, notice: &Notice) {
         if self.is_succeeded.load(Ordering::Relaxed) {
             return;
@@ -122,6 +126,8 @@ impl ServiceManager {
         self.send(&states);
     }
 
+    /// Tells the service manager that the daemon is alive, and the number of sessions if it has
+    /// changed.
     fn tell_alive(&self, sessions: usize) {
         let mut last = self.sessions.lock().expect("no panic while it is told");
         let text = format!("{sessions} sessions");
@@ -130,7 +136,7 @@ impl ServiceManager {
         self.send(&states);
     }
 
-    /// Without a service manager this does nothing.
+    /// Sends states to the service manager; without one it does nothing.
     fn send(&self, states: &[NotifyState<'_>]) {
         if let Err(error) = sd_notify::notify(states) {
             tracing::debug!("the service manager is not told: {error}");

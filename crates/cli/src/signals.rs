@@ -19,8 +19,8 @@ pub(crate) fn survive_file_size_limit() {
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
-/// Ignores what a terminal sends to all that was started from it, or a service manager to all
-/// processes of a service: another process is asked, and decides.
+/// Keeps signals from ending this process that a terminal sends to all that was started from it, or
+/// a service manager to all processes of a service: the parent gets them as well, and decides.
 pub(crate) fn leave_to_parent() -> io::Result<()> {
     for signal in [SIGINT, SIGHUP, SIGTERM, SIGUSR1, SIGUSR2] {
         signal_hook::flag::register(signal, Arc::default())?;
@@ -28,12 +28,13 @@ pub(crate) fn leave_to_parent() -> io::Result<()> {
     Ok(())
 }
 
-/// Watches for signals on a thread of its own. `announcement` is what the user is told at the first
-/// one, `code` the exit code at the second.
+/// Watches for SIGINT and SIGTERM on a thread of its own: the first one requests `stop` and prints
+/// `announcement`, the second ends the process with the exit code `code`.
 pub(crate) fn watch(stop: &StopSignal, console: &Console, announcement: &'static str, code: u8) -> io::Result<()> {
     watch_for(&[SIGINT, SIGTERM], stop, console, announcement, code)
 }
 
+/// As [`watch`], for these signals.
 fn watch_for(
     signals: &[i32],
     stop: &StopSignal,
@@ -44,7 +45,8 @@ fn watch_for(
     watch_stages(signals, vec![(stop.clone(), announcement)], console, code)
 }
 
-/// Watches for signals, each of which makes the next of the requests; one more ends the process with `code`.
+/// Watches for signals on a thread of its own. Each makes the next of the requests and prints its
+/// text; one more ends the process with `code`.
 fn watch_stages(
     signals: &[i32],
     requests: Vec<(StopSignal, &'static str)>,
@@ -82,13 +84,13 @@ pub(crate) fn watch_following(
     tell_unwatched(watch_stages(of_terminal(), requests, console, exit::INTERRUPTED), console);
 }
 
-/// Watches for SIGINT, SIGTERM and, unless it is ignored (`nohup`), SIGHUP: the end of the
-/// terminal.
+/// Watches for SIGINT, SIGTERM and, unless it is ignored (`nohup`), SIGHUP, which comes when the
+/// terminal is closed: the first one requests `stop`, the second ends the process.
 pub(crate) fn watch_with_terminal(stop: &StopSignal, console: &Console, announcement: &'static str) {
     tell_unwatched(watch_for(of_terminal(), stop, console, announcement, exit::INTERRUPTED), console);
 }
 
-/// Prints the status on SIGUSR1, as `dd` does, until it is dropped.
+/// Prints the status on SIGUSR1, as `dd` does, until this is dropped.
 pub(crate) struct StatusOnSignal(Handle);
 
 impl StatusOnSignal {
@@ -113,7 +115,7 @@ impl Drop for StatusOnSignal {
     }
 }
 
-/// The signals that ask for the end of a copy.
+/// The signals that stop a copy.
 fn of_terminal() -> &'static [i32] {
     if ignores_hangup() { &[SIGINT, SIGTERM] } else { &[SIGINT, SIGTERM, SIGHUP] }
 }
@@ -132,6 +134,7 @@ pub(crate) fn watch_if_possible(stop: &StopSignal, console: &Console, announceme
     tell_unwatched(watch(stop, console, announcement, exit::INTERRUPTED), console);
 }
 
+/// Tells the user if signals cannot be watched.
 fn tell_unwatched(watched: io::Result<()>, console: &Console) {
     if let Err(error) = watched {
         console.complain(&format!("signals cannot be watched, Ctrl-C will end at once: {error}"));

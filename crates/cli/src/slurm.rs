@@ -23,14 +23,14 @@ use crate::copy::summary::counted;
 use crate::shards::{Wanted, make, states};
 use crate::{exit, logs};
 
-/// A task that ends with this code has stopped cleanly and goes on when it is started again.
+/// Exit code of a task that has stopped cleanly and goes on when it is started again.
 const GOES_ON: u8 = exit::INTERRUPTED;
-/// Number of times that a task requeues itself.
+/// Most times that a task requeues itself.
 const MOST_REQUEUES: u32 = 100;
 /// Time between the signal to a task and its time limit, in seconds.
 const NOTICE: u32 = 60;
 
-/// Runs the command and returns the exit code.
+/// Runs `icdc slurm submit` and returns the exit code.
 pub(crate) fn run(arguments: SlurmArguments, console: &Console) -> u8 {
     logs::start(console, logs::Level::OFF);
     let SlurmCommand::Submit(arguments) = arguments.command;
@@ -51,7 +51,8 @@ pub(crate) fn run(arguments: SlurmArguments, console: &Console) -> u8 {
     if console.has_lost_results() { code.max(exit::FAILED) } else { code }
 }
 
-/// The plan, its directory, and how many items cannot be copied.
+/// Makes a plan or opens the named one; returns it with its directory, and the number of items that
+/// cannot be copied. The error is an exit code; its reason was printed.
 fn planned(arguments: &SubmitArguments, console: &Console) -> Result<(Plan, PathBuf, usize), u8> {
     let absolute = |path: &Path| {
         let found = path.canonicalize().with_context(|| path.display().to_string());
@@ -69,7 +70,7 @@ fn planned(arguments: &SubmitArguments, console: &Console) -> Result<(Plan, Path
     Ok((plan, absolute(&out)?, errors))
 }
 
-/// Options for the programs that are started, word by word.
+/// Further options for the programs that the jobs run, and for sbatch, word by word.
 struct Options {
     connection: Vec<String>,
     copy: Vec<String>,
@@ -77,8 +78,8 @@ struct Options {
 }
 
 impl Options {
-    /// The options split into words by a shell's rules. Errors show here, and not in a job hours
-    /// later.
+    /// Splits the options into words by a shell's rules and checks them, so that errors show now
+    /// and not in a job hours later.
     fn new(arguments: &SubmitArguments) -> anyhow::Result<Self> {
         let words = |option: &str, text: &str| shell_words::split(text).with_context(|| format!("{option}: {text}"));
         let options = Self {
@@ -110,6 +111,8 @@ impl Options {
     }
 }
 
+/// Writes the scripts, submits the array job that copies the shards that are left and the job that
+/// joins them, and prints their numbers. With `--dry-run`, prints the commands only.
 fn submit(
     arguments: &SubmitArguments,
     options: &Options,
@@ -164,7 +167,7 @@ fn submit(
     Ok(())
 }
 
-/// The sbatch command lines of a plan's jobs.
+/// Maker of the sbatch command lines of a plan's jobs.
 struct Commands<'a> {
     options: &'a Options,
     /// Directory of the scripts and logs.
@@ -172,7 +175,8 @@ struct Commands<'a> {
 }
 
 impl Commands<'_> {
-    /// The array of jobs that copies the shards `left`, on at most `nodes` nodes at a time.
+    /// Arguments of sbatch for the array job that copies the shards `left`, at most `nodes` of them
+    /// at a time.
     fn array(&self, left: &[u32], nodes: u32) -> anyhow::Result<Vec<String>> {
         let mut array = vec!["--parsable".to_owned(), "--job-name=icdc-shards".into()];
         array.push(format!("--array={}%{nodes}", ranges(left)));
@@ -183,7 +187,7 @@ impl Commands<'_> {
         Ok(array)
     }
 
-    /// The job that joins the shards once the job `after` has ended.
+    /// Arguments of sbatch for the job that joins the shards once the job `after` has ended.
     fn join(&self, after: &str) -> anyhow::Result<Vec<String>> {
         let mut join = vec!["--parsable".to_owned(), "--job-name=icdc-join".into(), "--open-mode=append".into()];
         join.extend([format!("--dependency=afterany:{after}"), self.output("join.log")?]);
@@ -222,7 +226,8 @@ fn ranges(numbers: &[u32]) -> String {
     ranges.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
-/// A command line of icdc on the plan, quoted for a shell.
+/// A command line of icdc on the plan, quoted for a shell: the program, `command`, the plan's
+/// directory, and `options`.
 fn words(icdc: &Path, command: &[&str], plan: &Path, options: &[&[String]]) -> anyhow::Result<String> {
     let text = |path: &Path| path.to_str().map(str::to_owned).context("a script needs names in UTF-8");
     let mut words = vec![text(icdc)?];
@@ -232,9 +237,9 @@ fn words(icdc: &Path, command: &[&str], plan: &Path, options: &[&[String]]) -> a
     Ok(shell_words::join(words))
 }
 
-/// Slurm tells the script by SIGUSR1 when the time is nearly over; a task that has stopped for
-/// that, or whose connection was lost for too long, is put back into the queue. SIGTERM comes when
-/// a job is cancelled or when Slurm itself puts it back.
+/// Shell script of a task that runs the command `copy`. Slurm sends it SIGUSR1 when the time is
+/// nearly over; a task that has stopped for that, or whose connection was lost for too long, is put
+/// back into the queue. SIGTERM comes when a job is cancelled or when Slurm itself puts it back.
 fn shard_script(copy: &str) -> String {
     format!(
         "#!/bin/sh\n\
@@ -255,6 +260,7 @@ fn shard_script(copy: &str) -> String {
     )
 }
 
+/// Writes an executable script that only its owner can read.
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let written = fs::write(path, text).and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o700)));
     written.with_context(|| path.display().to_string())

@@ -11,30 +11,31 @@ use icdc_protocol::message::{Keep, MaxDelete, Preserve};
 use icdc_tcp::{Egress, Egresses};
 use icdc_units::{ByteCount, Prefix, Rate, Span};
 
-/// A ceiling of the rate; `None` leaves it open.
+/// Value of `--rate`: limit of the sending rate; `None` (`auto`) for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ceiling(pub(crate) Option<Rate>);
 
-/// A number of connections; `None` leaves it to what the path needs.
+/// Value of `--streams`: number of TCP connections; `None` (`auto`) for as many as the path needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Streams(pub(crate) Option<u8>);
 
-/// Number of a shard; `None` leaves it to what started the process.
+/// Value of `--shard`: number of a shard, from 0; `None` (`auto`) leaves it to the scheduler's
+/// variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shard(pub(crate) Option<u32>);
 
-/// A congestion control; `None` leaves it to the system.
+/// Value of `--cc`: name of a congestion control algorithm; `None` (`auto`) leaves the choice open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Congestion(pub(crate) Option<String>);
 
-/// A parameter and its value, as typed.
+/// Value of `--param`: a parameter of a congestion control algorithm, and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) name: String,
     pub(crate) value: i64,
 }
 
-/// The host or addresses that paths lead to.
+/// Value of `--clear`: where the known paths lead that are to be forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Addresses by their prefix.
@@ -43,28 +44,31 @@ pub(crate) enum Place {
     Host(String),
 }
 
-/// Address of a daemon.
+/// Host and port of a daemon, without a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DaemonAddress {
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
-/// The slowest rate at which a transfer makes sense; also what the wire pacer starts from.
+/// Least rate limit that is accepted, at which a transfer still makes sense; also what the wire
+/// pacer starts from.
 const LEAST_RATE: Rate = Rate::from_bits_per_second(8_000);
-/// Fewer blocks than this would stall the pipeline of reading, hashing and writing.
+/// Least size of the receiver's ring: fewer blocks would stall the pipeline of reading, hashing and
+/// writing.
 const LEAST_RING: ByteCount = ByteCount::from_mib(16);
-/// Far more than any path holds, and the most that a far end takes.
+/// Greatest size of the receiver's ring: more than any path holds, and the most that a far end
+/// takes.
 const LARGEST_RING: ByteCount = ByteCount::new(MAX_RING_BYTES);
-/// The kernel makes no use of less.
+/// Least socket buffer that can be set: the kernel makes no use of less.
 const LEAST_WINDOW: ByteCount = ByteCount::from_kib(4);
-/// Least round-trip time: TCP counts in microseconds.
+/// Least round-trip time that is accepted: TCP counts in microseconds.
 const LEAST_ROUND_TRIP: Span = Span::from_micros(1);
-/// Beyond the moon and back; TCP would have given up on a longer one.
+/// Greatest round-trip time that is accepted: TCP would have given up on a longer one.
 const LONGEST_ROUND_TRIP: Span = Span::from_secs(60);
-/// Looking more often would tell of the looking.
+/// Least time between two outputs: looking more often would disturb what is looked at.
 const SHORTEST_PAUSE: Span = Span::from_millis(10);
-/// A longer time is a slip of the pen.
+/// Greatest time between two outputs; a longer one is taken for a mistake.
 const LONGEST_PAUSE: Span = Span::from_secs(86_400);
 
 /// Reads a rate limit, or `auto`; an error says what is accepted.
@@ -112,7 +116,7 @@ pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
     Ok(Congestion(Some(text.to_owned())))
 }
 
-/// Reads a setting `NAME=VALUE`; an error says what is accepted.
+/// Parses `--param NAME=VALUE` of a congestion control algorithm; an error says what is accepted.
 pub(crate) fn setting(text: &str) -> Result<Setting, String> {
     let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected NAME=VALUE")?;
     let value = value.parse().map_err(|_| format!("the value of {name} is a whole number"))?;
@@ -128,7 +132,7 @@ pub(crate) fn ring(text: &str) -> Result<ByteCount, String> {
     Ok(size)
 }
 
-/// Seconds as a number, or any time with its unit.
+/// Parses a duration of a measurement: seconds as a number, or any time with its unit.
 pub(crate) fn seconds(text: &str) -> Result<Span, String> {
     let longest = Span::from_nanos(MAX_MEASURE_NANOS);
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -149,12 +153,12 @@ pub(crate) fn round_trip(text: &str) -> Result<Span, String> {
     Ok(span)
 }
 
-/// A prefix, or an address for just that one.
+/// Parses a prefix of addresses, or one address, which stands for just that one.
 pub(crate) fn prefix(text: &str) -> Result<Prefix, String> {
     Prefix::of_text(text).map_err(|error| error.to_string())
 }
 
-/// Time between two looks at something.
+/// Parses the time between two outputs; an error says what is accepted.
 pub(crate) fn pause(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|error| format!("{error}"))?;
     if !(SHORTEST_PAUSE..=LONGEST_PAUSE).contains(&span) {
@@ -163,7 +167,7 @@ pub(crate) fn pause(text: &str) -> Result<Span, String> {
     Ok(span)
 }
 
-/// Reads a prefix, an address or the name of a host; an error says what is accepted.
+/// Parses a prefix, an address or the name of a host; an error says what is accepted.
 pub(crate) fn place(text: &str) -> Result<Place, String> {
     if text.contains('/') {
         return text.parse().map(Place::Prefix).map_err(|error| format!("{error}"));
@@ -175,13 +179,13 @@ pub(crate) fn place(text: &str) -> Result<Place, String> {
     }
 }
 
-/// Reads an amount of data; an error says what is accepted.
+/// Parses a number of bytes, from 1; an error says what is accepted.
 pub(crate) fn amount(text: &str) -> Result<ByteCount, String> {
     let size: ByteCount = text.parse().map_err(|error| format!("{error}"))?;
     if size.is_zero() { Err("one byte is the least".into()) } else { Ok(size) }
 }
 
-/// Reads the size of a window; an error says what is accepted.
+/// Parses the size of a socket buffer; an error says what is accepted.
 pub(crate) fn window(text: &str) -> Result<ByteCount, String> {
     let size: ByteCount = text.parse().map_err(|error| format!("{error}"))?;
     if !(LEAST_WINDOW..=ByteCount::new(MAX_WINDOW)).contains(&size) {
@@ -201,8 +205,8 @@ pub(crate) fn port_range(text: &str) -> Result<Ports, String> {
     }
 }
 
-/// Devices, or addresses of this host, between commas. Whether it has them is seen when they are
-/// needed: a command may be written on one host and run on another.
+/// Parses network devices, or addresses of this host, between commas. Whether this host has them is
+/// not checked: a command may be written on one host and run on another.
 pub(crate) fn egresses(text: &str) -> Result<Egresses, String> {
     let read = |word: &str| word.parse::<Egress>().map_err(|error| format!("{word:?}: {error}"));
     let egresses = text.split(',').map(read).collect::<Result<Egresses, _>>()?;
@@ -259,7 +263,7 @@ pub(crate) fn max_delete(text: &str) -> Result<MaxDelete, String> {
     limit.ok_or_else(|| "write a number of items, such as 1000, or a part of all, from 0% to 100%".into())
 }
 
-/// Parses the snapshots to be kept: numbers of days, weeks, months and years, such as `7d,4w,12m`.
+/// Parses which snapshots are kept: numbers of days, weeks, months and years, such as `7d,4w,12m`.
 pub(crate) fn keep(text: &str) -> Result<Keep, String> {
     let mut keep = Keep::default();
     for part in text.split(',') {
@@ -277,16 +281,18 @@ pub(crate) fn keep(text: &str) -> Result<Keep, String> {
     Ok(keep)
 }
 
+/// Error for a malformed value of `--keep`.
 const KEEP: &str =
     "write numbers of days, weeks, months and years, each at most once and from 1 to 65535, such as 7d,4w,12m,5y";
 
-/// Parses a duration that is not zero.
+/// Parses a time limit, which must not be zero.
 pub(crate) fn limit(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|error| format!("{error}"))?;
     if span == Span::ZERO { Err("it needs some time".into()) } else { Ok(span) }
 }
 
-/// A web server that is told, or a file that names it.
+/// Parses `--webhook`: the URL of a web server that is told of the end, or `@FILE` for a file with
+/// the URL, which is read.
 pub(crate) fn webhook(text: &str) -> Result<Target, TargetFileError> {
     match text.strip_prefix('@') {
         Some(path) => Target::read(path.as_ref()),
@@ -294,7 +300,8 @@ pub(crate) fn webhook(text: &str) -> Result<Target, TargetFileError> {
     }
 }
 
-/// Address of a collector of fireflies.
+/// Parses, and resolves if it is a name, the address of a collector of fireflies; the port may be
+/// left out.
 pub(crate) fn collector(text: &str) -> Result<SocketAddr, String> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     if let Ok(address) = bare.parse::<IpAddr>() {

@@ -10,6 +10,7 @@ use crate::arguments::VersionArguments;
 use crate::console::Console;
 use crate::exit;
 
+/// Release of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Commit that the program was built from, by `build.rs`; the variable ICDC_COMMIT overrides it.
 const COMMIT: Option<&str> = match option_env!("ICDC_COMMIT") {
@@ -26,7 +27,8 @@ pub(crate) fn made_by() -> [(String, String); 2] {
     [("Report made on".to_owned(), host), ("icdc".to_owned(), built)]
 }
 
-/// Shows the version and returns the exit code.
+/// Runs `icdc --version`: prints the version, and with `--verbose` how the program was built and
+/// what this host allows it. Returns the exit code.
 pub(crate) fn run(arguments: &VersionArguments, console: &Console) -> u8 {
     match (arguments.verbose, arguments.json) {
         (false, false) => console.result(&format!("icdc {VERSION}")),
@@ -37,7 +39,7 @@ pub(crate) fn run(arguments: &VersionArguments, console: &Console) -> u8 {
     if console.has_lost_results() { exit::FAILED } else { 0 }
 }
 
-/// Capabilities of this host that this program can use.
+/// Features of this host that this program can use.
 struct Host {
     kernel: Option<String>,
     abilities: Abilities,
@@ -48,6 +50,7 @@ struct Host {
 }
 
 impl Host {
+    /// Finds out what this program can use on this host.
     fn ask() -> Self {
         let system = System::running();
         let kernel = match system.read("/proc/sys/kernel/osrelease") {
@@ -60,17 +63,19 @@ impl Host {
     }
 }
 
-/// Names of the capabilities that are in effect.
+/// Names of this process' effective capabilities.
 fn capabilities() -> Vec<String> {
     let Ok(sets) = rustix::thread::capabilities(None) else { return Vec::new() };
     sets.effective.iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
 }
 
+/// Target triple for which this program was built.
 fn target() -> String {
     let environment = if cfg!(target_env = "musl") { "musl" } else { "gnu" };
     format!("{}-unknown-{}-{environment}", std::env::consts::ARCH, std::env::consts::OS)
 }
 
+/// C library with which this program was built, and how it is linked.
 fn libc() -> &'static str {
     match (cfg!(target_env = "musl"), cfg!(target_feature = "crt-static")) {
         (true, true) => "musl, static",
@@ -80,12 +85,13 @@ fn libc() -> &'static str {
     }
 }
 
-/// Optional parts that were built in.
+/// Optional features of the program that were built in.
 fn features() -> Vec<&'static str> {
     let all = [("ebpf", cfg!(feature = "ebpf")), ("experiments", cfg!(feature = "experiments"))];
     all.into_iter().filter(|(_, is_in)| *is_in).map(|(name, _)| name).collect()
 }
 
+/// State of a congestion control algorithm in a word or two.
 fn state(one: &Listed) -> &'static str {
     match one.state {
         Availability::BuiltIn => "built in",
@@ -95,7 +101,8 @@ fn state(one: &Listed) -> &'static str {
     }
 }
 
-/// Version of Landlock by which the ends of a copy confine themselves, or why they do not.
+/// Text that says whether the ends of a copy can confine themselves by Landlock, with its version,
+/// or why they cannot.
 fn files_confined() -> String {
     match icdc_confine::files::obstacle() {
         None => format!("yes, version {}", icdc_confine::files::version()),
@@ -103,6 +110,7 @@ fn files_confined() -> String {
     }
 }
 
+/// Lines about the program and this host.
 fn lines(host: &Host) -> Vec<String> {
     let line = |name: &str, value: &str| format!("{name:<20} {value}");
     let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -133,6 +141,7 @@ fn lines(host: &Host) -> Vec<String> {
     lines
 }
 
+/// JSON object about the program and this host.
 fn object(host: &Host) -> Value {
     let ability = |ability: &Ability| json!({ "available": ability.obstacle.is_none(), "reason": ability.obstacle });
     let confinement = |obstacle: Option<&str>| json!({ "available": obstacle.is_none(), "reason": obstacle });

@@ -14,9 +14,9 @@ use crate::look::LookError;
 use crate::options::CopyOptions;
 use crate::transfer_id::new_transfer;
 
-/// Changes what is at the host of `location` as requested, and tells `reporter` about it; returns how
-/// much is changed, or would be in a dry run. Of `connection`, the options for reaching the far end are
-/// used.
+/// Makes directories, or removes or renames items, at the host of `location`, as requested, and
+/// tells `reporter` about it; returns how much is changed, or would be in a dry run. Of
+/// `connection`, the options for reaching the far end are used.
 ///
 /// # Errors
 /// See [`LookError`]; it is interrupted also if the reporter ends the change.

@@ -10,10 +10,12 @@ use icdc_transfer::{Event, EventSink, receiver};
 use icdc_tuning::Tuned;
 use icdc_units::{Rate, Span};
 
-/// Round trips of the handshakes of TCP and TLS.
+/// Round trips of the handshakes of TCP and TLS, over which a session's later connections are
+/// spread.
 const HANDSHAKE_ROUND_TRIPS: u64 = 2;
 
-/// Numbers of connections of a session, the first included.
+/// Numbers of TCP connections with which a session begins and that it may have at most, the first
+/// included.
 #[derive(Clone, Copy)]
 pub(crate) struct ConnectionCounts {
     /// Connections at the start.

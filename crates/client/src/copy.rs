@@ -45,6 +45,8 @@ pub fn copy(
     copied.map_err(|error| if options.has_stream() { error.of_stream() } else { error })
 }
 
+/// Chooses by the locations whether this end sends, receives, copies on this host or introduces two
+/// far ends; runs that.
 fn dispatch(
     sources: &[Location],
     destination: &Location,
@@ -169,6 +171,7 @@ fn not_reached(error: ConnectError, stop: &StopSignal) -> CopyError {
     if stop.is_requested() { CopyError::Interrupted } else { error.into() }
 }
 
+/// Path of a location on this host; `None` for one on another host.
 fn local_path(location: &Location) -> Option<Vec<u8>> {
     match location {
         Location::Local(path) => Some(path.as_os_str().as_bytes().to_vec()),
@@ -191,7 +194,8 @@ fn own_receipt<'a>(
     Ok(Some(OwnReceipt::new(file, Arc::new(identity), sender, *transfer, &options.receive)))
 }
 
-/// Fails if the receipt would be in one of the sources or in the destination, and so a part of the copy.
+/// Fails if the receipt's file would be in one of the sources or in the destination, and so a part
+/// of the copy.
 fn refuse_within_copy(
     receipt: Option<&ReceiptFile>,
     sources: &[Vec<u8>],
@@ -212,7 +216,8 @@ fn refuse_within_copy(
     Ok(())
 }
 
-/// Follows the sources at `paths` of this host, if that is asked for.
+/// Starts to watch the sources at `paths` of this host for changes, if the options say so; `None`
+/// if not.
 fn follow(
     tree: &Tree,
     paths: &[Vec<u8>],
@@ -224,10 +229,12 @@ fn follow(
     started.map(Some).map_err(CopyError::Usage)
 }
 
+/// This host's file system, with relative paths starting in the current directory.
 fn here() -> Result<Tree, CopyError> {
     Tree::unconfined(Path::new(".")).map_err(|error| CopyError::Failed(error.to_string()))
 }
 
+/// Copies what is at `paths` of this host to `destination` on this host.
 fn copy_here(
     paths: &[Vec<u8>],
     destination: &Path,

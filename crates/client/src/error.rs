@@ -45,7 +45,7 @@ impl CopyError {
         }
     }
 
-    /// This error, of a copy from or to a stream.
+    /// This error, of a copy from or to a stream, which cannot be resumed.
     #[must_use]
     pub(crate) fn of_stream(self) -> Self {
         match self {

@@ -4,7 +4,7 @@ use icdc_protocol::message::RefusalKind;
 
 use crate::connect::ConnectError;
 
-/// Kind of a failure of a whole run.
+/// Kind of a failure of a whole run, which decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     /// Any other failure.

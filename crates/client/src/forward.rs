@@ -22,6 +22,7 @@ const CHUNK: usize = 256 << 10;
 /// Size of a read in bytes that counts as bulk data; after a smaller one the forwarder waits for
 /// [`GATHER_TIME`], so that this process, sshd and the far end are not woken for each packet.
 const BULK_READ: usize = 16 << 10;
+/// Time for which the forwarder waits after a small read, so that more bytes gather.
 const GATHER_TIME: Span = Span::from_millis(2);
 /// Payload of a packet, in bytes: a shorter read is a message or the end of one, and is not
 /// delayed.
@@ -52,8 +53,9 @@ enum Ending {
     Stopped,
 }
 
-/// Forwards until both directions have ended, the time limit after the end of the far end's has
-/// passed, or `stop` is requested. The caller must end the process: a thread may still be reading.
+/// Copies bytes from `stdin` to `stream` and from `stream` to `stdout` until both directions have
+/// ended, the time limit after the end of the far end's has passed, or `stop` is requested. The
+/// caller must end the process: a thread may still be reading.
 ///
 /// # Errors
 /// The kernel refuses a system call.

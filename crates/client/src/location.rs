@@ -20,7 +20,7 @@ use thiserror::Error;
 /// TCP port of the daemon unless the URL names another.
 pub const DAEMON_PORT: u16 = 2633;
 
-/// Location of a source or destination.
+/// Location of a source or destination, as typed on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// Path on this host.
@@ -86,7 +86,8 @@ pub enum LocationError {
 }
 
 impl Location {
-    /// This location with a slash at its end: the contents of a directory.
+    /// This location with a slash at its end, by which it means the contents of a directory and not
+    /// the directory itself.
     #[must_use]
     pub fn contents(self) -> Self {
         let slashed = |mut path: Vec<u8>| {
@@ -179,7 +180,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// Formats a host, in brackets if it contains a colon.
+/// Host as text for a location: in brackets if it contains a colon.
 struct Bracketed<'a>(&'a str);
 
 impl fmt::Display for Bracketed<'_> {
@@ -237,6 +238,8 @@ fn host_colon(bytes: &[u8]) -> Option<usize> {
     None
 }
 
+/// Parses the parts before and behind the colon of a location that ssh reaches. `shown` makes the
+/// argument's text for errors.
 fn ssh(host: &[u8], path: &[u8], shown: &impl Fn() -> String) -> Result<Location, LocationError> {
     let host = std::str::from_utf8(host).map_err(|_| LocationError::HostInvalid(shown()))?;
     let (user, name) = match host.rsplit_once('@') {
@@ -259,6 +262,7 @@ fn ssh(host: &[u8], path: &[u8], shown: &impl Fn() -> String) -> Result<Location
     Ok(Location::Ssh { host, path })
 }
 
+/// Parses what follows `icdc://`. `shown` makes the argument's text for errors.
 fn daemon(rest: &[u8], shown: &impl Fn() -> String) -> Result<Location, LocationError> {
     let slash = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
     let (authority, path) = rest.split_at(slash);

@@ -18,7 +18,7 @@ use crate::location::Location;
 use crate::options::CopyOptions;
 use crate::transfer_id::new_transfer;
 
-/// Items that a listing has, and what it has of each.
+/// Extent of a listing: which items it has, and what it tells of each.
 #[derive(Clone, Debug)]
 pub struct Look {
     /// Directories whose items are listed.
@@ -29,7 +29,7 @@ pub struct Look {
     pub rules: Vec<Rule>,
 }
 
-/// A listing of a tree, which ends when this is dropped.
+/// A listing in progress, of a tree here or at a far end; it ends when this is dropped.
 pub struct Looking {
     listing: Listing,
     /// Dropped only after the listing: a far end that ssh has started ends with its ssh.

@@ -7,14 +7,16 @@ use icdc_scitags::{Flows, Marker};
 
 use crate::connect::{Connect, ConnectError, Further};
 
-/// A far end whose data connections are marked for the networks (SciTags), if there is a marker.
+/// A far end whose data connections are announced to the networks by fireflies (SciTags), if there
+/// is a marker.
 pub(crate) struct Marked<'a, C> {
     far: &'a mut C,
     flows: Option<Flows>,
 }
 
 impl<'a, C: Connect> Marked<'a, C> {
-    /// Marks the connections that are made to `far`, to which this end `sends` data.
+    /// Wraps `far` so that the connections made to it are announced; `sends` if this end sends the
+    /// data. No marker, no announcement.
     pub(crate) fn new(far: &'a mut C, marker: Option<&Arc<Marker>>, sends: bool) -> Self {
         Self { far, flows: marker.map(|marker| marker.flows(sends)) }
     }
@@ -45,8 +47,7 @@ impl<C: Connect> Connect for Marked<'_, C> {
     }
 }
 
-/// Adds the link's socket to the marked flows. A link that another program carries has no socket
-/// here.
+/// Announces the link's TCP connection. A link that another program carries has no socket here.
 fn mark(flows: Option<&Flows>, link: &Link) {
     if let (Some(flows), Some(socket)) = (flows, link.control.socket()) {
         flows.add(socket);

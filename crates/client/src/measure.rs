@@ -67,6 +67,7 @@ pub fn measure(
     Ok(measurement)
 }
 
+/// Event sink for connecting that passes on notices to the user, and drops other events.
 fn notices(events: &MeasureSink) -> EventSink {
     let events = Arc::clone(events);
     Arc::new(move |event| {
@@ -109,7 +110,7 @@ fn tcp_notice(route: Route) -> Option<&'static str> {
     }
 }
 
-/// TCP connection that is `carrier` itself, or is forwarded to it.
+/// TCP connection that is `carrier` itself, or whose bytes a thread forwards to and from it.
 fn as_tcp(carrier: Carrier, stop: &StopSignal) -> io::Result<TcpStream> {
     if let Carrier::Tcp(stream, _) = &carrier {
         return stream.try_clone();

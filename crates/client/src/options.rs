@@ -21,7 +21,7 @@ use crate::receipt::ReceiptFile;
 /// fingerprint) → yes or no.
 pub type ConfirmHost = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
-/// Route of the data to a far end, as the user has chosen it.
+/// Route of the data connections to a far end, as the user has chosen it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Via {
     /// The first route that works.

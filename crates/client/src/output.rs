@@ -13,11 +13,11 @@ use tempfile::TempDir;
 
 use crate::error::CopyError;
 
-/// Name of the file in the directory.
+/// Name of the received file in its temporary directory.
 const NAME: &str = "stream";
 
-/// A directory of this process in which the receiver works: it has blocks that come too early, and a file
-/// that is sent in one piece. It goes when this is dropped.
+/// Temporary directory in which the receiver works while the file goes to a stream: it has blocks
+/// that come too early, and a file that is sent in one piece. It is removed when this is dropped.
 pub(crate) struct Beside(TempDir);
 
 impl Beside {
@@ -36,12 +36,13 @@ impl Beside {
         })
     }
 
-    /// Path of the file that is received.
+    /// Path under which the receiver writes the file in the directory.
     pub(crate) fn destination(&self) -> Vec<u8> {
         self.0.path().join(NAME).into_os_string().as_os_str().as_bytes().to_vec()
     }
 
-    /// Writes the file that lies here to the output, if it came in one piece.
+    /// Writes the received file from the directory to the output, if it came in one piece and
+    /// nothing was written yet.
     ///
     /// # Errors
     /// The output takes nothing more, or the source is no regular file.
@@ -58,6 +59,7 @@ impl Beside {
     }
 }
 
+/// Opens a regular file for reading, not through a link and without waiting.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(CWD, path, flags, Mode::empty())?);

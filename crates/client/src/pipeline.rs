@@ -17,10 +17,10 @@ use crate::runs::{PullRequest, PushRequest, PushedNames, pull_over, push_over};
 use crate::scratch::Scratch;
 use crate::transfer_id::new_transfer;
 
-/// Name of the file at the receiving end.
+/// Name under which the receiving end receives the file, without a disk.
 const ARRIVES: &[u8] = b"arrived";
 
-/// A measurement as requested: direction, contents and length.
+/// A measurement of a copy without disks, as requested: direction, contents and length.
 #[derive(Clone, Copy, Debug)]
 pub struct PipelineOptions {
     /// Whether the far end sends, instead of this one.
@@ -31,7 +31,7 @@ pub struct PipelineOptions {
     pub time: Option<Span>,
 }
 
-/// Result of a measurement without disks.
+/// Result of measuring a copy without disks: rate, retransmissions, and what limited the rate.
 #[derive(Debug)]
 pub struct Pipeline {
     /// Payload bytes that arrived within `time`.
@@ -51,7 +51,7 @@ pub struct Pipeline {
     pub interrupted: bool,
 }
 
-/// State of the measurement, as its events report it.
+/// State of the measured copy by its events so far.
 #[derive(Default)]
 struct Progress {
     /// The first sample with data: seconds since the start of the run, and bytes that had arrived.
@@ -62,8 +62,8 @@ struct Progress {
     failure: Option<String>,
 }
 
-/// Copies between this process and the far end at `target`, which must not be local, without the
-/// disks of either; its path means nothing.
+/// Measures a copy between this process and the far end at `target`, which must not be local,
+/// without the disks of either; its path is ignored.
 ///
 /// # Errors
 /// See [`CopyError`]. The end of the time is none, and neither is an interruption once data has

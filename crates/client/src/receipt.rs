@@ -22,7 +22,8 @@ use rustix::io::Errno;
 /// Suffix that makes a receipt's name that of its signature, as with ssh-keygen.
 const SIGNATURE: &str = ".sig";
 
-/// A receipt that is being written under a hidden name.
+/// A receipt (signed record of what was delivered) that is being written under a hidden name, and
+/// gets its name at the end.
 pub struct ReceiptFile {
     path: PathBuf,
     /// Path of the hidden file, which is removed unless it gets its name.
@@ -39,7 +40,7 @@ pub enum Signer {
     Told,
 }
 
-/// State of the text.
+/// Text of a receipt as written so far, and what is needed to check it.
 struct Writing {
     file: BufWriter<File>,
     hash: FileHash,
@@ -50,7 +51,7 @@ struct Writing {
     stage: Stage,
 }
 
-/// Stage of the text.
+/// Progress of the text of a receipt.
 enum Stage {
     /// Nothing is written that counts.
     Fresh,
@@ -62,7 +63,7 @@ enum Stage {
     Over(String),
 }
 
-/// A receipt that has its name.
+/// A receipt that was checked and has its name.
 #[derive(Clone, Debug)]
 pub struct WrittenReceipt {
     /// Key that has signed it.
@@ -127,7 +128,8 @@ impl ReceiptFile {
         self.hidden.canonicalize().ok()?.parent().map(Path::to_owned)
     }
 
-    /// A session of the run `transfer` begins, whose receipt is to be signed by `signer`.
+    /// Notes that a session of the run `transfer` begins, whose receipt has to be signed by
+    /// `signer`.
     pub fn expect(&self, transfer: TransferId, signer: Signer) {
         self.writing().expected = Some((transfer, signer));
     }
@@ -187,6 +189,8 @@ impl ReceiptSink for ReceiptFile {
 }
 
 impl Writing {
+    /// Adds a part of the text that the receiving end has sent. The error is the reason why there
+    /// is no receipt.
     fn take(&mut self, part: ReceiptText) -> Result<(), String> {
         let unwritten = |error: io::Error| format!("it cannot be written: {error}");
         match (part, &self.stage) {
@@ -216,6 +220,7 @@ impl Writing {
         Ok(())
     }
 
+    /// Begins the text anew with `head`; what was written before is void.
     fn begin(&mut self, head: Vec<u8>) -> io::Result<()> {
         self.file.flush()?;
         self.file.get_ref().set_len(0)?;
@@ -226,6 +231,7 @@ impl Writing {
         Ok(())
     }
 
+    /// Appends to the text, and to the hash that the signature is checked by.
     fn write(&mut self, text: &[u8]) -> io::Result<()> {
         self.hash.update(text);
         self.file.write_all(text)
@@ -259,7 +265,8 @@ impl Writing {
     }
 }
 
-/// Notary of a copy to this host: signs with the user's identity, and writes the receipt.
+/// Notary of the receipt of a copy to this host: signs with the user's identity, and writes the
+/// file.
 pub(crate) struct OwnReceipt<'a> {
     file: &'a ReceiptFile,
     identity: Arc<Identity>,
@@ -284,6 +291,7 @@ impl<'a> OwnReceipt<'a> {
         Self { file, identity, parties, transfer, options, session: Mutex::default() }
     }
 
+    /// Locks the notary of the running session; `None` before the first.
     fn session(&self) -> MutexGuard<'_, Option<KeyNotary>> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -338,12 +346,13 @@ fn reopen(hidden: &Path) -> Option<File> {
     (is_receipt && has_name(&file, hidden) && file.set_len(0).is_ok()).then_some(file)
 }
 
-/// Whether this is the path of the file.
+/// Whether this path leads to the open file.
 fn has_name(file: &File, path: &Path) -> bool {
     let place = |stat: Metadata| (stat.dev(), stat.ino());
     file.metadata().is_ok_and(|stat| path.symlink_metadata().is_ok_and(|named| place(named) == place(stat)))
 }
 
+/// Random hexadecimal digits for the name of a hidden file.
 fn random() -> Result<String, String> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| format!("random numbers: {error}"))?;
@@ -357,19 +366,21 @@ fn beside(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Whether a file begins as a receipt does.
+/// Whether a file that begins with these bytes is a receipt.
 #[must_use]
 pub fn is_receipt(beginning: &[u8]) -> bool {
     beginning.strip_prefix(FIRST_LINE.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'\n'))
 }
 
+/// Writes a new file durably; an error if the path exists.
 fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.write_all(text)?;
     file.sync_all()
 }
 
-/// Gives a file a name that nothing has.
+/// Renames a file to a path that nothing has; an error if something has it, where the kernel can
+/// tell.
 fn place(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // File systems and kernels that cannot: nothing had the name when the copy began.
@@ -378,6 +389,7 @@ fn place(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+/// Makes the names in the directory of `path` durable.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = match path.parent() {
         Some(directory) if directory != Path::new("") => directory,

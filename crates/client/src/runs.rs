@@ -31,7 +31,8 @@ use crate::receipt::{ReceiptFile, Signer};
 /// Time within which a session notices that its connections were cut; failures of further
 /// connections are shown only if the session lasts longer.
 const CUT_NOTICE_TIME: Span = Span::from_millis(500);
-/// Time for which a session has to last to count as progress where sources are followed.
+/// Time for which a session has to last to count as progress where sources are followed (watched
+/// for changes).
 const STANDING: Span = Span::from_secs(60);
 /// Share of the rate limit from which payload counts as limited by it: headers take a twentieth, and
 /// samples are short.
@@ -69,7 +70,7 @@ pub struct PushRequest<'a> {
     pub follow: Option<&'a Follow>,
 }
 
-/// Receipt of a push.
+/// Receipt that a push asks for: where it is written, and whose key signs it.
 #[derive(Clone, Copy)]
 pub struct PushedReceipt<'a> {
     /// File of the receipt.
@@ -88,7 +89,8 @@ pub enum PushedSigner {
 }
 
 impl PushedReceipt<'_> {
-    /// A session begins over this link.
+    /// Tells the receipt's file that a session of the run `transfer` begins over this link, and
+    /// which key has to sign.
     fn expect(&self, transfer: TransferId, link: &Link) {
         let signer = match (self.signer, link.control.peer_key()) {
             (PushedSigner::LinkKey, key) => key.map(Signer::Key),
@@ -101,7 +103,7 @@ impl PushedReceipt<'_> {
     }
 }
 
-/// Names below the source of a push that are sent.
+/// Which names below the only source of a push are sent.
 #[derive(Clone, Copy)]
 pub enum PushedNames<'a> {
     /// Everything is sent.
@@ -113,7 +115,7 @@ pub enum PushedNames<'a> {
 }
 
 impl PushedNames<'_> {
-    /// The sources limited to these names.
+    /// Limits the sources to these names.
     fn limit(self, sources: Sources) -> Sources {
         match self {
             Self::All => sources,
@@ -228,6 +230,7 @@ pub(crate) fn pull_over(
                 tree: order.tree,
                 destination: order.destination,
                 asked: Some(sources),
+                ends_here: !send.moves,
                 listed: order.listed,
                 options: &receive,
                 output: order.output,
@@ -293,6 +296,7 @@ fn open(
     Ok(link)
 }
 
+/// Reports connection number `stream` of a session by an event.
 fn announce(link: &Link, stream: u8, congestion: Option<String>, events: &EventSink) {
     events(Event::Connected {
         peer: link.control.peer(),
@@ -302,7 +306,8 @@ fn announce(link: &Link, stream: u8, congestion: Option<String>, events: &EventS
     });
 }
 
-/// Makes the additional TCP connections of a session, after its first.
+/// Makes the additional TCP connections of a session after its first, as many as the session asks
+/// for.
 #[derive(Clone, Copy)]
 struct ConnectionMaker<'a> {
     transfer: TransferId,
@@ -365,7 +370,7 @@ impl ConnectionMaker<'_> {
     }
 }
 
-/// The further connections of a session that are being made.
+/// The further connections of a session that are being made, shared by the threads that make them.
 struct PendingConnections<'a> {
     making: ConnectionMaker<'a>,
     further: &'a Further<'a>,
@@ -376,7 +381,7 @@ struct PendingConnections<'a> {
 }
 
 impl PendingConnections<'_> {
-    /// Adds `more` to the pending connections.
+    /// Counts `more` connections as pending.
     fn expect(&self, more: u8) {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).pending += more;
     }
@@ -411,7 +416,8 @@ impl PendingConnections<'_> {
     }
 }
 
-/// Counts of a session's further connections by outcome.
+/// Counts of a session's further connections by outcome, from which the notice about failures is
+/// made.
 #[derive(Default)]
 struct ConnectionTally {
     pending: u8,
@@ -444,6 +450,7 @@ impl ConnectionTally {
     }
 }
 
+/// Makes connection number `stream` of a session, and asks the far end to join it to the session.
 fn further_stream(further: &Further<'_>, transfer: TransferId, stream: u8, stop: &StopSignal) -> Result<Link, String> {
     let request = Message::Request(Request::new(transfer, Job::Join { stream }));
     let mut link = further(stream, stop).map_err(|error| error.to_string())?;
@@ -468,7 +475,7 @@ impl From<SessionError> for AttemptError {
     }
 }
 
-/// Time for which a broken connection is tried again.
+/// Rule for how long a broken connection is tried again.
 #[derive(Clone, Copy)]
 struct Patience {
     /// Time counted from the last progress.

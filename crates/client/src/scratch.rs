@@ -14,15 +14,16 @@ use icdc_transfer::diskless;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use tempfile::TempDir;
 
-/// Directory of the file system in memory.
+/// Directory of the file system in memory, where scratch directories are made if possible.
 const MEMORY: &str = "/dev/shm";
+/// Beginning of the names of scratch directories.
 const PREFIX: &str = "icdc-measure-";
-/// Number of random characters in a name by [`tempfile`].
+/// Number of random characters in the name of a scratch directory.
 const RANDOM: usize = 6;
 /// Maximum number of attempts to make a directory that another process sweeps before it is locked.
 const ATTEMPTS: u32 = 8;
 
-/// Directories in which a scratch directory may be made, the preferred one first.
+/// Directories of this host in which a scratch directory may be made, the preferred one first.
 pub fn places() -> [PathBuf; 2] {
     [PathBuf::from(MEMORY), std::env::temp_dir()]
 }
@@ -37,7 +38,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes an empty directory, or one with the file that is `sent`.
+    /// Makes a scratch directory, empty or with a file without contents for the session to send.
     ///
     /// # Errors
     /// The directory that cannot be made, and the cause.
@@ -47,6 +48,8 @@ impl Scratch {
         in_memory.or_else(|_| Self::make(&others, sent)).map_err(|error| format!("{}: {error}", others.display()))
     }
 
+    /// Makes a scratch directory in `place`, and removes those that killed processes have left
+    /// there.
     fn make(place: &Path, sent: Option<Diskless>) -> Result<Self, String> {
         let text = |error: io::Error| error.to_string();
         sweep(place);

@@ -134,12 +134,13 @@ pub(crate) struct Audit {
     synchronizing: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The log proper: where it is written, and its state.
+/// An open audit log, shared with the thread that synchronizes it.
 struct Log {
     started: Time,
     state: Mutex<State>,
 }
 
+/// Open destination of the log, and what is not durable yet or could not be written.
 struct State {
     sink: Sink,
     /// Whether something has been written that is not durable yet.
@@ -187,7 +188,8 @@ impl Audit {
         }
     }
 
-    /// Reopens the file at its path, whatever became of the file before.
+    /// Opens the file at its path anew, as a reload of the daemon asks for; if that fails, the old
+    /// file is kept.
     pub(crate) fn reopen(&self) {
         if let Some(log) = &self.log
             && let Err(error) = log.lock().sink.reopen()
@@ -214,6 +216,8 @@ impl Drop for Audit {
 }
 
 impl Log {
+    /// Writes a line with its time. After a failure the next line that is written has the number of
+    /// missing ones. The error is the reason, which is logged only at the first failure.
     fn write(&self, line: &Line<'_>) -> Result<(), String> {
         let mut state = self.lock();
         let missing = state.broken.as_ref().map(|(_, missing)| *missing);
@@ -299,6 +303,8 @@ impl Sink {
         }
     }
 
+    /// Appends a line to the file, which is opened anew if it was moved away, and rotated if it
+    /// would become too long; or sends the line to the journal.
     fn write(&mut self, line: &Dated<'_>) -> io::Result<()> {
         match self {
             Self::File { file, torn, path, longest, kept } => {
@@ -332,6 +338,7 @@ impl Sink {
         }
     }
 
+    /// Opens the file at its path anew; does nothing for the journal.
     fn reopen(&mut self) -> io::Result<()> {
         if let Self::File { file, path, .. } = self {
             *file = open(path)?;

@@ -136,6 +136,8 @@ pub(crate) fn job_name(job: &Job) -> &'static str {
     }
 }
 
+/// Action of the end that is asked for a transfer, as a verb: `write` if it receives, `read` if it
+/// sends.
 fn transfer_name(transfer: &Transfer) -> &'static str {
     match transfer {
         Transfer::Receive { .. } => "write",

@@ -16,6 +16,7 @@ const KEPT: CapabilitySet = CapabilitySet::SETUID
     .union(CapabilitySet::BPF)
     .union(CapabilitySet::PERFMON);
 
+/// Whether [`give_up`] has given up capabilities of this process.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process has given up rights of root that a session of root would need.

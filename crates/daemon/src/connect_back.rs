@@ -91,6 +91,7 @@ impl Connector {
         }
     }
 
+    /// Sends a message to the starting end at once.
     fn tell(&self, message: Message) -> Result<(), LinkError> {
         let mut outlet = self.outlet.lock().unwrap_or_else(PoisonError::into_inner);
         outlet.send(message.into()).and_then(|()| outlet.flush())
@@ -142,7 +143,8 @@ fn is_own(mut place: SocketAddr) -> bool {
     place.ip().is_loopback() || place.ip().is_unspecified() || UdpSocket::bind(place).is_ok()
 }
 
-/// Address from which ssh has come (sshd(8): `SSH_CONNECTION` begins with the client's address).
+/// Address from which ssh has come (sshd(8): `SSH_CONNECTION` begins with the client's address);
+/// `None` if sshd has not started this process.
 fn address_of_ssh() -> Option<SocketAddr> {
     of_ssh_connection(&std::env::var("SSH_CONNECTION").ok()?)
 }

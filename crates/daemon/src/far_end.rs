@@ -198,7 +198,8 @@ fn listen_and_serve(
     Once::new(identity, peer, granted(home)).serve(listener, (outlet, inlet), family, stop)
 }
 
-/// Makes the standard streams a connection to the far end that listens on `port` of this host.
+/// Forwards the streams from and to the starting end to the far end that listens on `port` of this
+/// host; refuses if that does not answer.
 fn forward_to(
     port: u16,
     family: Family,
@@ -285,13 +286,16 @@ impl Service for Once {
 }
 
 impl Once {
+    /// Service that admits the holder of the key `peer` only, and shows `identity` in the
+    /// handshake.
     fn new(identity: &Identity, peer: PublicKey, granted: Granted) -> Self {
         let (tell, happenings) = unbounded();
         let tls = server_config(identity, move |key| *key == peer);
         Self { tls, granted, sessions: Sessions::default(), tell, happenings }
     }
 
-    /// Serves over connections to `listener`, and over those that the starting end asks for.
+    /// Serves connections to `listener`, and those that the starting end asks this end to make,
+    /// until there is nothing more to do or a stop is requested.
     fn serve(
         self,
         listener: TcpListener,

@@ -82,7 +82,8 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// its first message has arrived, the guard closes it at its deadline.
     fn serve(&self, link: Link);
 
-    /// Hears of a client without a common version of the protocol, which has been told so.
+    /// Called for a client that has no version of the protocol in common with this end; each end
+    /// has told the other its versions.
     fn without_version(&self, peer: &str, error: &LinkError) {
         tracing::debug!(peer, "no session: {error}");
     }
@@ -92,7 +93,9 @@ pub(crate) trait Service: Send + Sync + 'static {
     fn take_data(&self, stream: TcpStream);
 }
 
-/// A running guard. Dropping it stops accepting; connections that are being served go on.
+/// Accept loop of a listening end, on a thread of its own: hands connections whose TLS handshake is
+/// complete to a [`Service`], and limits those that do not authenticate. Dropping it stops
+/// accepting; connections that are being served go on.
 pub(crate) struct Guard {
     shared: Arc<GuardShared>,
     adopted: Sender<TcpStream>,
@@ -318,6 +321,8 @@ impl AcceptLoop {
         Timespec::try_from(Duration::from_nanos(left.as_nanos()) + Duration::from_micros(1)).ok()
     }
 
+    /// Accepts the connections that wait at the listeners. If descriptors or memory have run out,
+    /// closes an unauthenticated one and pauses.
     fn accept(&mut self) {
         match self.paused {
             Some(until) if clock::now() < until => return,
@@ -359,6 +364,8 @@ impl AcceptLoop {
         }
     }
 
+    /// Adds a connection to the silent ones, which are watched for a whole ClientHello; closes
+    /// another one if there are too many.
     fn admit_unauthenticated(&mut self, stream: TcpStream, address: IpAddr) {
         let (number, evicted) = self.shared.state().unauthenticated.arrive(address.into(), clock::now());
         let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
@@ -433,6 +440,7 @@ impl AcceptLoop {
         }
     }
 
+    /// Starts the TLS handshake of a connection that waits for it, on a thread of its own.
     fn begin_handshake(&mut self, number: u64) {
         let stream = self.quiet.remove(&number);
         let Some((stream, twin)) = stream.and_then(|stream| stream.try_clone().ok().map(|twin| (stream, twin))) else {
@@ -522,7 +530,7 @@ fn listening(listeners: &[TcpListener]) -> impl Iterator<Item = (epoll::EventDat
     listeners.iter().enumerate().map(|(index, listener)| (epoll::EventData::new_u64(LISTENER - index as u64), listener))
 }
 
-/// First bytes of a connection, as far as they have arrived.
+/// Kind of the first bytes of a connection, as far as they have arrived.
 enum Hello {
     /// Too little has arrived to tell.
     Partial,

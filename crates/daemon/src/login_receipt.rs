@@ -9,7 +9,8 @@ use icdc_session_process::Root;
 use icdc_transfer::{KeyNotary, NoNotary, Notary, Parties};
 use icdc_trust::{Identity, Paths};
 
-/// Notary of a session's receipt; one without a key if the user has none, or no receipt is asked for.
+/// Notary of a session's receipt, which signs with the identity of the user whom ssh has logged in;
+/// one without a key if the user has none, or no receipt is asked for.
 pub(crate) fn login_notary(request: &Request, root: &Root) -> Box<dyn Notary> {
     let Job::Transfer(Transfer::Receive { options, .. }) = &request.job else { return unasked() };
     if !options.receipt {
@@ -33,16 +34,17 @@ pub(crate) fn login_notary(request: &Request, root: &Root) -> Box<dyn Notary> {
     }
 }
 
+/// Notary without a key, for a session of which no receipt is asked.
 fn unasked() -> Box<dyn Notary> {
     Box::new(NoNotary("no receipt was asked for".to_owned()))
 }
 
-/// The user of this process, as the login has it.
+/// User of this process for a receipt: the name as the login has it, else the number.
 fn user() -> String {
     std::env::var("USER").unwrap_or_else(|_| format!("user {}", rustix::process::geteuid().as_raw()))
 }
 
-/// The login: from which address, as sshd tells.
+/// Description of the ssh login for a receipt, with the client's address as sshd gives it.
 fn login() -> String {
     let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
     match connection.split(' ').next() {

@@ -21,7 +21,8 @@ use icdc_transfer::Notary;
 use icdc_tuning::{buffers, known_paths};
 use icdc_units::ByteCount;
 
-/// Most proofs that one measurement may have expected: it has a few connections.
+/// Most proofs of data connections that the process of one measurement may have the daemon expect:
+/// it has a few connections.
 const MOST_PROOFS: usize = 1024;
 
 /// Operations that a session's process may request of the daemon.
@@ -74,8 +75,8 @@ pub(crate) fn help(
     }
 }
 
-/// Takes a step of a receipt. Nothing is signed but what the notary has stated and the lines that the
-/// session has delivered.
+/// Carries out a step of a receipt: begins it, adds lines or signs it. Nothing is signed but what
+/// the notary has stated and the lines that the session has delivered.
 fn receipt(notary: Option<&dyn Notary>, request: ReceiptRequest) -> Result<ReceiptAnswer, String> {
     let notary = notary.ok_or("the session was not asked for a receipt")?;
     match request {
@@ -94,7 +95,8 @@ fn tcp(socket: OwnedFd) -> Option<TcpStream> {
     (protocol == Some(rustix::net::ipproto::TCP)).then(|| TcpStream::from(socket))
 }
 
-/// Whether a socket leads to the peer of the session: the session learns nothing of other paths.
+/// Whether a socket leads to `peer`, the peer of the session: it learns nothing of other paths.
+/// True if `peer` is `None`.
 fn is_of(stream: &TcpStream, peer: Option<IpAddr>) -> bool {
     let address = stream.peer_addr().map(|address| address.ip().to_canonical());
     peer.is_none_or(|peer| address.is_ok_and(|address| address == peer.to_canonical()))

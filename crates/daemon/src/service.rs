@@ -33,7 +33,7 @@ fn tls_of(identity: &Identity) -> Arc<rustls::ServerConfig> {
     server_config(identity, |_| true)
 }
 
-/// Records of the daemon about its clients and sessions.
+/// Audit log and metrics of a daemon.
 pub(crate) struct Records {
     pub(crate) audit: Audit,
     pub(crate) metrics: Arc<ServeMetrics>,
@@ -55,7 +55,8 @@ pub(crate) struct Daemon {
     ended: Option<EndSink>,
 }
 
-/// A connection that was admitted, with its key and client.
+/// An admitted connection of a daemon: has its session run, and records it in log, audit log and
+/// metrics.
 struct Client<'a> {
     daemon: &'a Daemon,
     key: &'a PublicKey,
@@ -178,8 +179,8 @@ impl Daemon {
         self.tell_counts(unknown, by_key);
     }
 
-    /// Ends connections whose keys have lost what they were granted, and logs how many refusals had
-    /// no line of their own. To be called a few times a second.
+    /// Ends connections whose keys have lost what they were granted, stores the usage of keys, and
+    /// logs how many refusals had no line of their own. To be called a few times a second.
     pub(crate) fn update(&self, now: Time) {
         self.admission.update(now);
         self.tell_left_out(now);
@@ -204,7 +205,8 @@ impl Daemon {
         Arc::clone(&self.identity.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Keys that are admitted.
+    /// Admission of keys: the authorized keys, the temporary ones, and the connections that they
+    /// hold.
     pub(crate) fn admission(&self) -> &Arc<Admission> {
         &self.admission
     }
@@ -307,6 +309,8 @@ fn kind(job: &Job) -> SessionKind {
 }
 
 impl<'a> Client<'a> {
+    /// An admitted connection whose session has not begun. `who` is the label of its key, `peer`
+    /// the address of the client.
     fn new(daemon: &'a Daemon, key: &'a PublicKey, who: &'a str, peer: &'a str) -> Self {
         let (running, counted, is_refused) = Default::default();
         Self { daemon, key, who, peer, running, counted, is_refused }
@@ -322,7 +326,8 @@ impl<'a> Client<'a> {
         options.receipt.then(|| KeyNotary::new(identity, parties, &session.request.transfer, options))
     }
 
-    /// Counts in the metrics how a session ended, or that a key was refused something.
+    /// Counts in the metrics how a session with `errors` failed items ended, or that a key was
+    /// refused something.
     fn count_end(&self, ended: &Ended, lasted: Span, errors: u64) {
         if let Ended::TurnedAway(refusal) = ended
             && !self.is_refused.get()

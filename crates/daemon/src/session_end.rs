@@ -50,6 +50,7 @@ impl fmt::Debug for EndSink {
     }
 }
 
+/// Line of the audit log with its date and time.
 #[derive(Serialize)]
 struct Dated<'a> {
     time: String,

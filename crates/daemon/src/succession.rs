@@ -97,8 +97,8 @@ impl Inheritance {
     }
 }
 
-/// Starts the next daemon, which lets in the same keys as `admission`, and waits until it accepts
-/// connections; returns its process id.
+/// Starts `program` as the next daemon, gives it the listening sockets and what counts for the keys
+/// of `admission`, and waits until it accepts connections; returns its process id.
 ///
 /// # Errors
 /// The kernel refuses a system call.

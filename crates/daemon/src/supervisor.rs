@@ -34,13 +34,14 @@ const FAREWELL: Span = Span::from_secs(5);
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Time limit for a session to make durable what it has, once it is asked to end.
 const SETTLE: Span = Span::from_secs(60);
-/// Time limit for a session to make durable what it has when its client has left and nobody has
-/// asked it to end: disks and file servers may be slow.
+/// Time limit for a session to make durable what it has when its client has left and the session
+/// was not asked to end: disks and file servers may be slow.
 const SETTLE_GONE: Span = Span::from_secs(600);
 /// Longest text that is accepted from a process, in bytes: a summary has a few kB.
 const MOST_TEXT: usize = 64 << 10;
 
-/// Callbacks of a running session.
+/// Callbacks of the supervisor of a running session: its progress, the bytes of its connections,
+/// payload to be reserved, and its receipt.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionObserver<'a> {
     /// Called with the work that the process reports to have done so far, bounded by what its
@@ -66,7 +67,8 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Supervisor of session processes that run `program`; `marker` marks their flows.
+    /// Starter of session processes. `program` is the program with its arguments; `marker` marks
+    /// the flows of the sessions.
     pub(crate) fn new(program: &[OsString], marker: Option<Arc<Marker>>) -> Self {
         Self { program: program.into(), marker }
     }
@@ -105,7 +107,8 @@ impl Workers {
         })
     }
 
-    /// Marking of this job's data connections; `None` if they are not marked.
+    /// Flow marking (SciTags) of this job's data connections; `None` if the daemon marks none, or
+    /// the job is no transfer.
     fn flows(&self, job: &Job) -> Option<Flows> {
         let marker = self.marker.as_ref()?;
         match job {
@@ -143,7 +146,8 @@ struct SessionStart {
 }
 
 impl SessionStart {
-    /// Address to which sockets of the session lead; `None` where it may connect to any host.
+    /// Address to which sockets of the session lead: the privileged helper touches no others.
+    /// `None` where the session may connect to any host.
     fn peer(&self) -> Option<IpAddr> {
         // A session that drives connects to another host.
         let drives = matches!(self.request.job, Job::Drive(_) | Job::DriveKey);
@@ -243,8 +247,9 @@ impl Supervised {
         }
     }
 
-    /// Receives reports until the last one, which is returned; `None` if the process ends without
-    /// one. No report is believed beyond what the connections can have carried.
+    /// Receives the process's reports until the last one, which is returned, and passes on a
+    /// request to stop; `None` if the process ends without one, or not in time. No report is
+    /// believed beyond what the connections can have carried.
     fn follow(&self, stop: &StopSignal, observer: SessionObserver<'_>) -> Option<Ended> {
         let to_stop = Arc::clone(&self.control);
         // A process that does not take this is not waited for: its end of the channel is closed.
@@ -280,7 +285,8 @@ impl Supervised {
         }
     }
 
-    /// The reported work, cut to what is possible.
+    /// The reported work with no more bytes than the connections have carried, and without texts
+    /// that are too long.
     fn bounded(&self, done: Done) -> Done {
         let is_short = |text: &String| text.len() <= MOST_TEXT;
         Done {
@@ -291,7 +297,8 @@ impl Supervised {
     }
 }
 
-/// The reported end, changed to one that a session can have.
+/// The end that a session's process reports, with its text cut to a length. Ends that only the
+/// daemon can state, joined and turned away, are replaced: the process is not trusted.
 fn possible_end(ended: Ended) -> Ended {
     match ended {
         Ended::Cut(reason) => Ended::Cut(clip(reason)),

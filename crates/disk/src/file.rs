@@ -47,6 +47,7 @@ pub struct DiskFile {
     file_system: Option<FsWord>,
 }
 
+/// Second descriptor of a file, for Direct I/O, with the alignment that it needs.
 #[derive(Debug)]
 struct Direct {
     descriptor: OwnedFd,
@@ -108,6 +109,8 @@ impl DiskFile {
         Self::open(file, "write", OFlags::RDONLY)
     }
 
+    /// Wraps a regular file whose access mode is not `useless`, which cannot serve the `purpose`, a
+    /// word for errors; opens the second descriptor for Direct I/O where that is possible.
     fn open(file: File, purpose: &'static str, useless: OFlags) -> Result<Self, FileError> {
         let descriptor = file.as_fd();
         let stat = fstat(descriptor).map_err(|errno| failure(descriptor, "fstat", errno))?;
@@ -272,6 +275,8 @@ fn is_in_memory(file_system: Option<FsWord>) -> bool {
     file_system.is_some_and(|found| MEMORY_FILE_SYSTEMS.contains(&found))
 }
 
+/// Alignment of Direct I/O on an open file, in bytes; `None` if the file has no Direct I/O, or
+/// needs an alignment above [`BLOCK_SIZE`].
 fn direct_alignment(file: BorrowedFd<'_>) -> Option<usize> {
     let alignment = match statx(file, c"", AtFlags::EMPTY_PATH, STATX_DIOALIGN) {
         Ok(stat) if StatxFlags::from_bits_retain(stat.stx_mask).contains(STATX_DIOALIGN) => {
@@ -286,15 +291,18 @@ fn direct_alignment(file: BorrowedFd<'_>) -> Option<usize> {
     (alignment.is_power_of_two() && alignment <= BLOCK_SIZE).then_some(alignment)
 }
 
+/// Error of a system call on an open file, with its present path.
 fn failure(file: BorrowedFd<'_>, call: &'static str, errno: Errno) -> FileError {
     FileError { call, path: path_of(file), cause: errno.into() }
 }
 
+/// Present path of an open file as the kernel knows it.
 fn path_of(file: BorrowedFd<'_>) -> PathBuf {
     let link = link_of(file);
     std::fs::read_link(&link).unwrap_or(link)
 }
 
+/// Path in `/proc` that leads to an open file, by which it can be opened again.
 fn link_of(file: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }

@@ -42,6 +42,7 @@ pub fn copy_contents(from: &File, to: &File, size: u64, goes_on: impl Fn() -> bo
     Ok(())
 }
 
+/// A copy of a file's contents in progress.
 struct Copying<'a> {
     from: &'a File,
     to: &'a File,

@@ -36,6 +36,8 @@ pub struct Block {
 #[error("the block pool is closed")]
 pub struct Closed;
 
+/// Memory of a pool and the list of its free blocks, which all clones of the pool and its blocks
+/// share.
 #[derive(Debug)]
 struct PoolMemory {
     mapping: Mapping,
@@ -43,6 +45,7 @@ struct PoolMemory {
     changed: Condvar,
 }
 
+/// Free blocks of a pool, and the order in which the threads that wait for one are served.
 #[derive(Debug)]
 struct FreeBlocks {
     /// Addresses of the free blocks; the last one is handed out next.
@@ -218,8 +221,10 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
+    /// Mapping without memory, for a pool without blocks.
     const EMPTY: Self = Self { start: NonNull::dangling(), length: 0, blocks: 0 };
 
+    /// Maps address space for `blocks` blocks; memory is used only for blocks that are written.
     fn new(blocks: usize) -> io::Result<Self> {
         let length = blocks
             .checked_add(1)
@@ -239,6 +244,8 @@ impl Mapping {
         Ok(Self { start, length, blocks })
     }
 
+    /// Address of block number `index`, aligned to [`BLOCK_SIZE`]. `index` must be less than the
+    /// number of blocks, which is not checked.
     fn block(&self, index: usize) -> NonNull<u8> {
         let start = self.start.cast::<u8>();
         let lead = start.as_ptr().align_offset(BLOCK_SIZE);

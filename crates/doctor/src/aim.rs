@@ -16,7 +16,8 @@ const BUFFER_FACTOR: u64 = 3;
 /// Sizes of buffers are an `int` in the kernel.
 pub(crate) const LARGEST_BUFFER: ByteCount = ByteCount::new(i32::MAX as u64);
 
-/// Rate and round-trip time that findings assume.
+/// Rate and round-trip time for which the host is to be configured; findings judge its settings by
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aim {
     /// Rate of the path that the host is to reach.
@@ -53,7 +54,8 @@ impl Aim {
         self.rate * self.round_trip
     }
 
-    /// The buffers that this takes, as far as the kernel can have them.
+    /// Size of each socket buffer that the aim takes, three times the bandwidth-delay product,
+    /// limited to the kernel's maximum of 2 GiB.
     #[must_use]
     pub fn buffer(self) -> ByteCount {
         (self.in_flight() * BUFFER_FACTOR).min(LARGEST_BUFFER)

@@ -101,7 +101,7 @@ impl Loss {
     }
 }
 
-/// Subject of a run.
+/// Value that a run is to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The run measures the round-trip time.
@@ -187,7 +187,7 @@ const LOSS_ROUND_TRIPS: u64 = 10;
 const LOSS_LEAST: Span = Span::from_secs(1);
 /// Longest duration of the run that measures the loss.
 const LOSS_MOST: Span = Span::from_secs(5);
-/// Bins of the window in which the capacity is the best mean: milliseconds.
+/// Length of the window of arrivals whose best mean is the capacity, in bins of a millisecond.
 const BEST: usize = 100;
 /// Share of a run's time in which the sender waited for window or buffer, above which the windows
 /// limited the run.
@@ -197,20 +197,21 @@ const MUCH: f64 = 0.2;
 const LEAST_WINDOW: ByteCount = ByteCount::from_kib(64);
 /// Largest window of the runs that measure bursts.
 const LARGEST_WINDOW: ByteCount = ByteCount::from_mib(512);
-/// Multiple of the bandwidth-delay product beyond which buffers do harm.
+/// Multiple of the bandwidth-delay product beyond which buffers do harm, so that no larger bursts
+/// are tried.
 const ENOUGH: u64 = 2;
 /// Greatest number of runs that measure bursts.
 const MOST_BURSTS: usize = 6;
 /// Number of windows of data that such a run sends: slow start takes two, and one may be lost and
 /// retransmitted.
 const WINDOWS_SENT: u64 = 4;
-/// Segments that are retransmitted for other reasons than loss, such as a probe of the tail (RFC
-/// 8985).
+/// Number of segments that are retransmitted for other reasons than loss, such as a probe of the
+/// tail (RFC 8985), and do not count as loss.
 const NEEDLESS: u64 = 2;
 /// Initial window of Linux: ten segments of 1448 bytes.
 const INITIAL_WINDOW: ByteCount = ByteCount::new(14_480);
 
-/// Decides on runs and keeps the measured values.
+/// Plan of the runs over a path, which decides on the next one, and the values measured so far.
 #[derive(Clone, Debug, Default)]
 pub struct Probe {
     measured: Measured,
@@ -269,6 +270,7 @@ impl Probe {
         self.measured
     }
 
+    /// The next run, whatever time is left for it; `None` if nothing more is to be measured.
     fn wanted(&self) -> Option<Run> {
         let Some(round_trip) = self.measured.round_trip else {
             return (!self.has_begun)
@@ -311,6 +313,8 @@ impl Probe {
         (LEAST_WINDOW..=LARGEST_WINDOW).contains(&next).then_some(next)
     }
 
+    /// Evaluates a slow start into `window`: it had loss if more segments were retransmitted than
+    /// the path loses by itself.
     fn tell_burst(&mut self, window: ByteCount, outcome: &Outcome) {
         let in_flight = match (self.measured.capacity, self.measured.round_trip) {
             (Some(capacity), Some(round_trip)) => capacity.rate * round_trip,
@@ -344,6 +348,8 @@ fn best_rate(arrivals: &[u32]) -> Rate {
 }
 
 impl Run {
+    /// A run of this length by the system's congestion control, without limits of bytes, rate or
+    /// buffers.
     fn plain(step: Step, time: Span) -> Self {
         Self { step, time, bytes: None, rate: None, window: None, congestion: None, expected: time }
     }

@@ -85,7 +85,7 @@ pub(crate) fn path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }
 
-/// The settings that matter, as they were read.
+/// Kernel settings that the checks use, by name, each with the result of reading it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sysctls(BTreeMap<&'static str, Reading>);
 
@@ -101,7 +101,7 @@ pub(crate) enum Numbers {
 }
 
 impl Sysctls {
-    /// Settings of the `system`; those that cannot be read are absent.
+    /// Reads the settings of the `system`; one that cannot be read is kept with the reason.
     pub(crate) fn read(system: &System) -> Self {
         Self(NAMES.iter().map(|name| (*name, system.read(&path(name)))).collect())
     }
@@ -129,7 +129,7 @@ impl Sysctls {
         }
     }
 
-    /// Fields of a setting; none if it was not read.
+    /// Words of a setting's text, such as names of algorithms; empty if it was not read.
     pub(crate) fn words(&self, name: &str) -> Vec<&str> {
         match self.0.get(name) {
             Some(Reading::Value(text)) => text.split_whitespace().collect(),

@@ -2,7 +2,8 @@
 
 use crate::fault::Fault;
 
-/// A set of bytes; a slash is never in one.
+/// Set of bytes that a bracket in a pattern (`[a-z]`) matches, as 256 bits; a slash is never in
+/// one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ByteSet([u64; 4]);
 
@@ -83,7 +84,8 @@ fn literal(pattern: &[u8], at: usize) -> Option<(u8, usize)> {
     }
 }
 
-/// The bytes of a POSIX character class in the locale C; `None` if there is none of that name.
+/// Test for a byte of the POSIX character class `name` (such as `digit`) in the locale C; `None` if
+/// there is no class of that name.
 fn class(name: &[u8]) -> Option<fn(&u8) -> bool> {
     Some(match name {
         b"alnum" => u8::is_ascii_alphanumeric,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Fault of a pattern.
+/// Reason why the pattern of an include or exclude rule, or of names, cannot be compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The pattern is empty.

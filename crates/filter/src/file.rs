@@ -2,8 +2,9 @@
 
 use crate::{Effect, PatternError, Rule, compile};
 
-/// Form of a file of rules, by which its lines are read. In all forms, empty lines and those that
-/// begin with `#` or `;` are left out, and `!` alone takes back all rules before it.
+/// Syntax of the lines of a file of rules, or of one option's rule: rsync's rules (`+ PATTERN`,
+/// `- PATTERN`), or patterns that have one effect. In all forms, empty lines and those that begin
+/// with `#` or `;` are left out, and `!` alone takes back all rules before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Rules: `+ PATTERN` or `include PATTERN`, `- PATTERN` or `exclude PATTERN`. A line that is
@@ -25,7 +26,7 @@ pub enum Line {
     Rule(Rule),
 }
 
-/// A line that is no rule.
+/// Reason why a line of a file, or the text of an option, is no include or exclude rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
     /// The pattern cannot be compiled.
@@ -45,7 +46,7 @@ pub enum LineError {
     AfterClear(String),
 }
 
-/// A line of a file that is no rule.
+/// The first line of a file of rules that is no rule: its position, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {error}")]
 pub struct FileError {
@@ -57,11 +58,14 @@ pub struct FileError {
     pub error: LineError,
 }
 
-/// Rules of rsync that have words of their own.
+/// Names of rsync's filter rules that icdc does not support: a line that begins with one is
+/// refused, and not taken for a pattern.
 const WORDS: [&str; 6] = ["merge", "dir-merge", "hide", "show", "protect", "risk"];
-/// Rules of rsync that have letters.
+/// First letters of rsync's filter rules that icdc does not support, such as `.` (merge) and `P`
+/// (protect).
 const LETTERS: &[u8] = b".:HSPR";
-/// Characters that may stand between a rule's letter and its blank.
+/// Modifiers of rsync that may stand between a rule's letter and its blank, by which unsupported
+/// rules are recognized.
 const MODIFIERS: &[u8] = b",/!+-Censwrpx";
 
 /// Reads the lines of `text` and appends their rules to `rules`, which a line with `!` empties.
@@ -83,7 +87,7 @@ pub fn read_file(text: &[u8], form: Form, rules: &mut Vec<Rule>) -> Result<(), F
     Ok(())
 }
 
-/// Reads one rule, as an option gives it.
+/// Parses the rule that one command-line option gives, as a line of this `form` in a file.
 ///
 /// # Errors
 /// It is none.
@@ -91,8 +95,8 @@ pub fn parse_rule(text: &[u8], form: Form) -> Result<Line, LineError> {
     read_line(text, form).map(|(_, line)| line).map_err(|(_, error)| error)
 }
 
-/// A line that is neither empty nor a comment, with the offset of its pattern; or the offset of
-/// what is wrong in it.
+/// Parses a line that is neither empty nor a comment; returns it with the byte offset of its
+/// pattern, or the error with the byte offset of the fault.
 fn read_line(line: &[u8], form: Form) -> Result<(usize, Line), (usize, LineError)> {
     if line == b"!" || (form == Form::Rules && line == b"clear") {
         return Ok((0, Line::Clear));
@@ -108,7 +112,8 @@ fn read_line(line: &[u8], form: Form) -> Result<(usize, Line), (usize, LineError
     }
 }
 
-/// Effect of the rule in `line`, and where its pattern begins.
+/// Effect (include or exclude) of the rule in `line`, and the byte offset at which its pattern
+/// begins.
 fn effect_of(line: &[u8], form: Form) -> Result<(Effect, usize), LineError> {
     let prefixes: [(&[u8], Effect); 4] = [
         (b"+ ", Effect::Include),
@@ -131,8 +136,8 @@ fn effect_of(line: &[u8], form: Form) -> Result<(Effect, usize), LineError> {
     }
 }
 
-/// Word or letter, with its modifiers, of a rule that rsync has and icdc has not; `None` if the
-/// line is none.
+/// Word or letter, with its modifiers, of a rule that rsync has and icdc does not support, for the
+/// error message; `None` if the line begins with none and is only a pattern.
 fn unsupported(line: &[u8]) -> Option<String> {
     let end = line.iter().position(|byte| *byte == b' ')?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -59,7 +59,7 @@ pub use self::file::{FileError, Form, Line, LineError, parse_rule, read_file};
 pub use self::name_pattern::NamePattern;
 use self::pattern::Pattern;
 
-/// Effect of a rule on the items that it matches.
+/// Effect of a rule on the items that it matches: they are copied, or left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
     /// The item is copied.
@@ -68,7 +68,8 @@ pub enum Effect {
     Exclude,
 }
 
-/// A rule as it is written and as it travels: not yet compiled.
+/// An include or exclude rule as the user wrote it and as it travels to the other end: not yet
+/// compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// Effect on the items that match.
@@ -89,7 +90,7 @@ pub struct PatternError {
     pub fault: Fault,
 }
 
-/// Compiled rules, in order.
+/// Compiled include and exclude rules, in order: the first one that matches an item decides.
 #[derive(Clone, Debug, Default)]
 pub struct Rules(Vec<(Effect, Pattern)>);
 
@@ -102,8 +103,8 @@ impl Rules {
         rules.iter().map(|rule| Ok((rule.effect, compile(&rule.pattern)?))).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Effect of the rules on the item at `path`, which is relative to the transfer root, not
-    /// empty, and has no slash at its start or end.
+    /// Effect of the first rule that matches the item at `path`; [`Effect::Include`] if none does.
+    /// The path is relative to the transfer root, not empty, and has no slash at its start or end.
     #[must_use]
     pub fn decide(&self, path: &[u8], is_directory: bool) -> Effect {
         let first = self.0.iter().find(|(_, pattern)| pattern.matches(path, is_directory));
@@ -111,6 +112,7 @@ impl Rules {
     }
 }
 
+/// Compiles the pattern of one rule; the error repeats the pattern, for the message.
 fn compile(pattern: &[u8]) -> Result<Pattern, PatternError> {
     Pattern::parse(pattern).map_err(|(offset, fault)| PatternError { pattern: pattern.to_vec(), offset, fault })
 }

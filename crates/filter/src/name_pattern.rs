@@ -2,9 +2,8 @@
 
 use crate::wildcards::Wildcards;
 
-/// A pattern of names, with `*`, `?` or brackets.
-///
-/// As in a shell, a name that begins with a dot matches only a pattern that does.
+/// Shell pattern (`*`, `?`, brackets) for one component of a path. As in a shell, a name that
+/// begins with a dot matches only a pattern that does.
 #[derive(Clone, Debug)]
 pub struct NamePattern {
     wildcards: Wildcards,
@@ -12,7 +11,8 @@ pub struct NamePattern {
 }
 
 impl NamePattern {
-    /// The pattern that a component of a path is; `None` if it can only be a name.
+    /// Compiles one component of a path as a pattern; `None` if it has no wildcard or is no valid
+    /// pattern, and so can only be a name.
     #[must_use]
     pub fn parse(component: &[u8]) -> Option<Self> {
         if !component.iter().any(|byte| b"*?[".contains(byte)) {

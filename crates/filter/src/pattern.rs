@@ -3,7 +3,8 @@
 use crate::fault::Fault;
 use crate::wildcards::Wildcards;
 
-/// A compiled pattern.
+/// Compiled pattern of one include or exclude rule: the part of a path that it is compared with,
+/// and the text to compare.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     extent: Extent,
@@ -27,6 +28,7 @@ enum Extent {
     Anywhere,
 }
 
+/// Text of a compiled pattern: literal bytes, or bytes with wildcards.
 #[derive(Clone, Debug)]
 enum Text {
     Literal(Vec<u8>),
@@ -94,7 +96,8 @@ impl Pattern {
 }
 
 impl Extent {
-    /// Part of `path` to compare; `None` if it has fewer components.
+    /// Part of `path` that is compared with a pattern of this extent; `None` if the path has fewer
+    /// components.
     fn of(self, path: &[u8]) -> Option<&[u8]> {
         let components = match self {
             Self::Name => 1,

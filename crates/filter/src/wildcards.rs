@@ -14,6 +14,7 @@
 use crate::bytes::ByteSet;
 use crate::fault::Fault;
 
+/// Element of a compiled pattern: a byte, `?`, a set in brackets, `*` or `**`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
     Byte(u8),
@@ -27,10 +28,12 @@ enum Token {
     StarStar,
 }
 
-/// Number of tokens up to which states need no memory from the heap.
+/// Most tokens of a pattern whose matching needs no memory from the heap, as its states fit in an
+/// array.
 const FEW: usize = 255;
 
-/// A compiled pattern with wildcards.
+/// Compiled pattern with wildcards, matched as a nondeterministic automaton: the time is bounded by
+/// the product of both lengths.
 #[derive(Clone, Debug)]
 pub(crate) struct Wildcards {
     tokens: Vec<Token>,
@@ -81,7 +84,8 @@ impl Wildcards {
         Ok(Self { tokens, sets, tail })
     }
 
-    /// Whether what ends with `end` may match, by its last bytes alone.
+    /// Whether a text that ends with `end` may match, by the literal bytes at the end of the
+    /// pattern alone: a quick test before the whole comparison.
     pub(crate) fn may_end_with(&self, end: &[u8]) -> bool {
         self.tail.iter().rev().zip(end.iter().rev()).all(|(one, other)| one == other)
     }
@@ -94,7 +98,9 @@ impl Wildcards {
         self.run(&mut vec![0; self.tokens.len() / 64 + 1], text, anywhere)
     }
 
-    /// Follows `states`, a bit for each, over `text`.
+    /// Runs the automaton over `text`, with a bit of `states`, all zero at first, for each state;
+    /// returns whether all of the text matches, or with `anywhere` also what follows any slash in
+    /// it.
     fn run(&self, states: &mut [u64], text: impl Iterator<Item = u8>, anywhere: bool) -> bool {
         let words = self.tokens.len() / 64 + 1;
         self.enter(states, 0);
@@ -119,7 +125,7 @@ impl Wildcards {
         states[last / 64] >> (last % 64) & 1 == 1
     }
 
-    /// Takes `byte` in `state`.
+    /// Takes `byte` in `state` of the automaton: enters the states that follow.
     fn step(&self, states: &mut [u64], state: usize, byte: u8) {
         let Some(token) = self.tokens.get(state) else { return };
         match token {

@@ -20,13 +20,14 @@ use crate::report::Report;
 
 /// Maximum number of bytes of a command's output that are passed on.
 const MOST_PRINTED: usize = 64 << 10;
-/// Number of bytes that a pipe with room takes at once (`PIPE_BUF`).
+/// Bytes that are written to, or read from, a command's pipe at once (`PIPE_BUF`): a pipe with room
+/// takes them without blocking.
 const AT_ONCE: usize = 4096;
 
 /// Function that receives each line that a command prints.
 pub type Lines = Box<dyn Fn(&str) + Send + Sync>;
 
-/// A shell command with a time limit.
+/// Shell command (`--on-finish`) that is run when a copy or a session has ended, with a time limit.
 #[derive(Clone, Debug)]
 pub struct Command {
     /// Text of the command, which `sh -c` runs.
@@ -56,7 +57,9 @@ pub enum CommandError {
 }
 
 impl Command {
-    /// Runs the command to its end, or until `stop` is requested. Its output goes to `lines`.
+    /// Runs the command and waits for its end; kills it at its time limit or when `stop` is
+    /// requested. It gets the report on standard input and in its environment; its output goes to
+    /// `lines`.
     ///
     /// # Errors
     /// See [`CommandError`].
@@ -102,6 +105,8 @@ impl Command {
         }
     }
 
+    /// Starts `sh -c` in a process group of its own, with the report's variables in its
+    /// environment; `output` takes its standard output and its errors.
     fn start(&self, report: &Report, output: io::PipeWriter) -> io::Result<Child> {
         let mut command = std::process::Command::new("sh");
         command.args(["-c", &self.text]).envs(report.variables()).process_group(0);
@@ -119,7 +124,7 @@ fn end(child: &mut ChildProcess) -> io::Result<ExitStatus> {
     child.wait()
 }
 
-/// Standard input and output of a command.
+/// Pipes of a running command: what it has yet to get on standard input, and its output.
 struct Streams<'a> {
     input: Option<ChildStdin>,
     unwritten: &'a [u8],
@@ -162,6 +167,8 @@ impl Streams<'_> {
         }
     }
 
+    /// Writes the next part of the report to the command's standard input; closes it when all is
+    /// written, or the command has closed it.
     fn write(&mut self) {
         let Some(input) = &mut self.input else { return };
         let length = self.unwritten.len().min(AT_ONCE);
@@ -172,6 +179,7 @@ impl Streams<'_> {
         }
     }
 
+    /// Reads output that is there and passes it on; closes the pipe at its end.
     fn read(&mut self) {
         let Some(output) = &mut self.output else { return };
         let mut buffer = [0; AT_ONCE];
@@ -182,7 +190,7 @@ impl Streams<'_> {
     }
 }
 
-/// Splitter of a command's output into lines.
+/// Splitter of a command's output into lines, up to [`MOST_PRINTED`] bytes in all.
 struct Printed<'a> {
     lines: &'a Lines,
     line: Vec<u8>,
@@ -192,6 +200,8 @@ struct Printed<'a> {
 }
 
 impl Printed<'_> {
+    /// Passes on the complete lines of the output so far; what exceeds the limit is left out, with
+    /// one notice.
     fn add(&mut self, text: &[u8]) {
         let taken = text.len().min(self.left);
         for byte in &text[..taken] {
@@ -205,6 +215,7 @@ impl Printed<'_> {
         }
     }
 
+    /// Passes on the line that was collected, unless it is empty.
     fn end(&mut self) {
         if !self.line.is_empty() {
             (self.lines)(&String::from_utf8_lossy(&std::mem::take(&mut self.line)));

@@ -18,8 +18,8 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Runs the command and sends the request, at the same time, until `stop` is requested.
-    /// Returns the error messages of those that failed.
+    /// Runs the command and sends the request, at the same time, and waits for both, at most until
+    /// `stop` is requested. Returns the error messages of those that failed.
     #[must_use]
     pub fn run(&self, report: &Report, stop: &StopSignal) -> Vec<String> {
         std::thread::scope(|scope| {

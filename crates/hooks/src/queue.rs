@@ -11,15 +11,16 @@ use icdc_units::Span;
 use crate::hooks::Hooks;
 use crate::report::Report;
 
-/// Maximum number of hooks that run at a time.
+/// Maximum number of ended sessions whose hooks a daemon runs at a time.
 const MAX_RUNNING: usize = 8;
-/// Maximum number of hooks that wait.
+/// Maximum number of ended sessions whose hooks wait to be run; those of further ones are skipped.
 const MAX_WAITING: usize = 1024;
-/// Time for which a daemon that ends waits for its hooks.
+/// Time for which a daemon that ends waits for its hooks, before they are killed.
 const DRAIN_TIMEOUT: Span = Span::from_secs(10);
 
-/// A queue of hooks that run on threads of their own. Dropping it waits for those in the queue,
-/// even if senders are left, and kills those that have not ended within ten seconds.
+/// Queue in which a daemon runs the hooks of its ended sessions, on threads of its own. Dropping it
+/// waits for those in the queue, even if senders are left, and kills those that have not ended
+/// within ten seconds.
 pub struct HookQueue {
     waiting: Pending,
     over: StopSignal,
@@ -27,11 +28,13 @@ pub struct HookQueue {
     ended: Receiver<()>,
 }
 
-/// Handle that adds reports to a queue of hooks.
+/// Handle by which the report of a session that has ended is queued for the daemon's hooks; clones
+/// share one queue.
 #[derive(Clone)]
 pub struct HookSender(Pending);
 
-/// Queue of reports that wait for hooks.
+/// The queue of reports that wait for hooks, shared with its senders, and the number of reports
+/// left out.
 #[derive(Clone)]
 struct Pending {
     /// Sender of the queue; `None` once the queue is closed.
@@ -40,7 +43,8 @@ struct Pending {
 }
 
 impl HookQueue {
-    /// Starts an empty queue. Failures are logged.
+    /// Starts the threads that will run `hooks` for each report that is queued. Failures of hooks
+    /// are logged.
     ///
     /// # Errors
     /// A thread cannot be started.
@@ -77,7 +81,8 @@ impl HookQueue {
 }
 
 impl HookSender {
-    /// Queues this report. It is dropped if too many wait or the queue is closed.
+    /// Queues the report of an ended session, without waiting. It is dropped if too many wait or
+    /// the queue is closed; how many were is logged later.
     pub fn add(&self, report: Report) {
         let queue = self.0.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.as_ref().is_none_or(|queue| queue.try_send(report).is_err()) {
@@ -99,6 +104,7 @@ impl Drop for HookQueue {
     }
 }
 
+/// Logs for how many ended sessions hooks were skipped since the last call, if for any.
 fn warn_of_left_out(left_out: &AtomicU64) {
     let count = left_out.swap(0, Ordering::Relaxed);
     if count > 0 {

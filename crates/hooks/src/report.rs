@@ -1,11 +1,12 @@
 //! The report that is passed to hooks.
 
-/// Maximum length of a variable's value in bytes; the kernel takes 128 KiB.
+/// Maximum length in bytes of an environment variable's value in a report; the kernel takes 128
+/// KiB.
 const LONGEST: usize = 4096;
 /// Mark at the end of a value that was cut.
 const CUT: &str = "…";
 
-/// Report of a run for hooks: JSON, and the same in environment variables.
+/// Report of an ended copy or session for hooks: JSON, and environment variables for the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     json: String,
@@ -38,6 +39,7 @@ impl Report {
     }
 }
 
+/// Value of an environment variable with its control characters escaped, cut to [`LONGEST`] bytes.
 fn bounded(value: &str) -> String {
     let mut text = String::new();
     for letter in value.chars() {

@@ -81,6 +81,7 @@ impl Target {
         Ok(std::str::from_utf8(&bytes).map_err(|_| TargetError::Form)?.trim().parse()?)
     }
 
+    /// Whether the URL is one of https.
     fn is_encrypted(&self) -> bool {
         self.0.scheme_str() == Some("https")
     }
@@ -135,14 +136,15 @@ impl Secret {
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, secret)))
     }
 
-    /// Value of the header with the signature of `body`.
+    /// Value of the header with the signature (HMAC-SHA-256) of `body`.
     fn sign(&self, body: &str) -> String {
         let tag = hmac::sign(&self.0, body.as_bytes());
         format!("sha256={}", hexadecimal(tag.as_ref()))
     }
 }
 
-/// Reads a file that no other user can read.
+/// Reads a file with a secret or a URL of 1 to [`LONGEST_SECRET`] bytes; refuses one that other
+/// users can read.
 fn read_private(path: &Path) -> Result<Vec<u8>, SecretError> {
     let unreadable = |cause| SecretError::Read { path: path.to_owned(), cause };
     let file = File::open(path).map_err(unreadable)?;
@@ -256,6 +258,7 @@ impl Webhook {
         }
     }
 
+    /// Makes one attempt to send the request; returns the HTTP status of the answer.
     fn once(&self, body: &str) -> Result<http::StatusCode, ureq::Error> {
         let mut request = self.agent.post(&self.target.0).header("Content-Type", "application/json");
         if let Some(secret) = &self.secret {

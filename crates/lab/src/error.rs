@@ -90,6 +90,8 @@ pub enum LabError {
     NoPlace,
 }
 
+/// End of the message that there is no lab of a name: the names of the existing labs, or the
+/// command that makes one.
 fn standing(names: &[String]) -> String {
     if names.is_empty() { "; `icdc lab up` makes one".to_owned() } else { format!("; there are: {}", names.join(", ")) }
 }

@@ -12,6 +12,7 @@ pub fn faults(page: &Page) -> Vec<String> {
     faults_but(page, |_, _| false)
 }
 
+/// Sentences like those of [`faults`], without the counts that `is_forgiven` accepts.
 fn faults_but(page: &Page, is_forgiven: impl Fn(Heading, Gauge) -> bool) -> Vec<String> {
     let mut faults = Vec::new();
     let drops = page.global(Global::DeviceDrops);

@@ -22,7 +22,7 @@ impl Heading {
         }
     }
 
-    /// Index of the direction: 0 or 1.
+    /// Index of the direction in arrays and in the page: 0 for forward, 1 for backward.
     pub(crate) const fn index(self) -> usize {
         match self {
             Self::Forward => 0,

@@ -26,6 +26,7 @@ const MAX_BUFFER: ByteCount = ByteCount::new(i32::MAX as u64);
 /// up.
 const SETTLING: Span = Span::from_millis(60);
 
+/// Addresses of one host of a lab, and the name of the wire's device at its cable (`port`).
 struct Address {
     host: Host,
     port: &'static str,
@@ -34,6 +35,8 @@ struct Address {
     ipv6: &'static str,
 }
 
+/// Addresses of host a and host b: the same in every lab, as each lab has network namespaces of its
+/// own.
 const ADDRESSES: [Address; 2] = [
     Address { host: Host::A, port: PORT_A, hardware: "02:26:33:00:00:01", ipv4: "10.26.33.1", ipv6: "fd26:33::1" },
     Address { host: Host::B, port: PORT_B, hardware: "02:26:33:00:00:02", ipv4: "10.26.33.2", ipv6: "fd26:33::2" },
@@ -57,6 +60,8 @@ pub(crate) fn configure(
     Ok(())
 }
 
+/// Makes the two veth pairs from the wire's namespace, in which it has to run, to the hosts, with
+/// the larger MTU of the path's directions.
 fn plug(namespaces: &Namespaces, settings: &Settings) -> Result<(), LabError> {
     // The wire has no addresses and sends nothing itself.
     if has_ipv6() {
@@ -76,6 +81,8 @@ fn plug(namespaces: &Namespaces, settings: &Settings) -> Result<(), LabError> {
     program::ip(&["-batch", "-"], &commands)
 }
 
+/// Sets up the host in whose namespace it runs: addresses, a permanent neighbour entry for the
+/// `other` host, offloads by the lab's mode, and TCP settings.
 fn configure_host(
     own: &Address,
     other: &Address,
@@ -185,6 +192,7 @@ fn in_words(mask: u128) -> String {
     words[leading..].join(",")
 }
 
+/// Writes a value to a file below `/proc/sys`, of the namespace in which the calling thread is.
 fn write(path: &str, value: &str) -> Result<(), LabError> {
     fs::write(path, value).map_err(|error| LabError::io(format!("write {value} to {path}"), error))
 }

@@ -22,7 +22,8 @@ use crate::wire::page::Page;
 use crate::wire::request::{Answer, Request};
 use crate::{machine, placement, registry, teardown, wire};
 
-/// A running lab: an emulated path between two hosts in network namespaces.
+/// Handle of a running lab, an emulated path between two hosts in network namespaces. The lab stays
+/// when this is dropped.
 pub struct Lab {
     /// The lab's record: name, settings and processes.
     pub record: LabRecord,
@@ -47,6 +48,9 @@ impl Lab {
         Self::make(name, settings, program, Some(Process::this()))
     }
 
+    /// Checks settings and memory, reserves the name, and starts the lab; removes what was made if
+    /// that fails. A lab with an `owner` ends when that process does; `None`: it stays until taken
+    /// down.
     fn make(name: &str, settings: &Settings, program: &Path, owner: Option<Process>) -> Result<Self, LabError> {
         settings.forward.check()?;
         settings.backward.check()?;
@@ -63,6 +67,8 @@ impl Lab {
         result
     }
 
+    /// Starts the wire process (`program lab wire`), sends it the request to build the lab, and
+    /// waits for its answer.
     fn start(
         name: &str,
         settings: &Settings,
@@ -171,7 +177,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Runs a function on one of the hosts, on a thread of its own.
+    /// Runs a function on one of the hosts, on a thread of its own, and waits for it.
     pub fn on<T: Send, E: From<LabError> + Send>(
         &self,
         host: Host,

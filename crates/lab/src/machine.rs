@@ -28,6 +28,7 @@ struct MachineSetting {
     wanted: fn(&Settings, &str) -> Option<String>,
 }
 
+/// All machine-wide kernel settings that labs change.
 const ALL: [MachineSetting; 4] = [
     MachineSetting { file: "core/netdev_max_backlog", wanted: backlog },
     MachineSetting { file: "core/rmem_max", wanted: buffer },
@@ -35,19 +36,25 @@ const ALL: [MachineSetting; 4] = [
     MachineSetting { file: "ipv4/tcp_allowed_congestion_control", wanted: algorithms },
 ];
 
+/// Value for `netdev_max_backlog`: [`BACKLOG`], or `None` to leave a previous value that is as
+/// large.
 fn backlog(_: &Settings, before: &str) -> Option<String> {
     before.parse().is_ok_and(|before: u64| before < BACKLOG).then(|| BACKLOG.to_string())
 }
 
+/// Value for `rmem_max` and `wmem_max` of a lab with stock hosts; `None` for any other lab, which
+/// leaves them.
 fn buffer(settings: &Settings, _: &str) -> Option<String> {
     settings.stock.then(|| STOCK_BUFFER.to_string())
 }
 
+/// Value for `tcp_allowed_congestion_control` of a lab with stock hosts; `None` for any other lab.
 fn algorithms(settings: &Settings, _: &str) -> Option<String> {
     settings.stock.then(|| STOCK_ALGORITHMS.to_owned())
 }
 
 impl MachineSetting {
+    /// Path of the setting's file below `/proc/sys/net`.
     fn path(&self) -> PathBuf {
         PathBuf::from("/proc/sys/net").join(self.file)
     }
@@ -58,6 +65,8 @@ impl MachineSetting {
         Some(registry::directory().ok()?.parent()?.join(name))
     }
 
+    /// Writes the value that the lab needs, after storing the previous one for [`Self::restore`].
+    /// Does nothing if the lab needs no other value, and ignores a refusal by the kernel.
     fn change(&self, settings: &Settings) {
         let Ok(before) = fs::read_to_string(self.path()) else { return };
         let before = before.trim();
@@ -70,6 +79,8 @@ impl MachineSetting {
         }
     }
 
+    /// Writes the stored previous value back, and deletes it from the store; nothing if none is
+    /// stored.
     fn restore(&self) {
         let Some(memo) = self.memo() else { return };
         if let Ok(before) = fs::read_to_string(&memo)
@@ -86,7 +97,7 @@ pub(crate) fn change(settings: &Settings) {
     ALL.iter().for_each(|setting| setting.change(settings));
 }
 
-/// Gives the machine back the values that it had before.
+/// Restores the values that the machine had before the first lab; called when the last lab goes.
 pub(crate) fn restore() {
     ALL.iter().for_each(MachineSetting::restore);
 }

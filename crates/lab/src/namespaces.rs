@@ -41,6 +41,7 @@ impl Host {
     /// All three namespaces of a lab.
     pub(crate) const ALL: [Self; 3] = [Self::A, Self::B, Self::Wire];
 
+    /// Word for the namespace in names of namespaces and on the command line: `a`, `b` or `wire`.
     const fn word(self) -> &'static str {
         match self {
             Self::A => "a",
@@ -66,7 +67,8 @@ pub(crate) fn place_of(name: &str) -> PathBuf {
     PathBuf::from("/run/netns").join(name)
 }
 
-/// The namespaces, open; named ones are deleted when this is dropped.
+/// The three network namespaces of a lab, kept open by its wire; named ones are deleted when this
+/// is dropped.
 pub(crate) struct Namespaces {
     lab: String,
     named: bool,
@@ -92,7 +94,7 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    /// Runs `work` in a namespace, on a thread of its own.
+    /// Runs `work` in a namespace, on a thread of its own, and waits for it.
     ///
     /// # Errors
     /// See [`LabError`].
@@ -130,7 +132,7 @@ impl Drop for Namespaces {
     }
 }
 
-/// Runs `work` on a thread of its own in a network namespace.
+/// Runs `work` on a thread of its own in a network namespace, and waits for it.
 ///
 /// # Errors
 /// See [`LabError`].
@@ -156,6 +158,8 @@ pub(crate) fn made(directory: &Path) -> Vec<String> {
     fs::read_to_string(directory.join(MADE)).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
+/// Makes and opens a named network namespace of a lab (`ip netns add`), after writing its name to
+/// the list in the lab's `directory`. An error if one of that name exists.
 fn named(lab: &str, host: Host, directory: &Path) -> Result<File, LabError> {
     let name = name(lab, host);
     let place = place_of(&name);
@@ -195,6 +199,8 @@ pub fn unnamed() -> Result<File, LabError> {
     made.map_err(LabError::NotAllowed)
 }
 
+/// Moves the process, which must have one thread, into a new user namespace in which this user is
+/// root.
 fn become_root() -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     // SAFETY: the process has one thread, and no memory or descriptor is unshared.

@@ -4,7 +4,8 @@ use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Priority of the wire, see [`icdc_packet::precedence`]: above all that runs on hosts.
+/// Real-time priority (`SCHED_FIFO`) of the wire's threads, see [`icdc_packet::precedence`]: above
+/// all that runs on hosts.
 pub(crate) const PRIORITY: u8 = 40;
 
 /// The processors that this process may use, ascending; empty if they are unknown.

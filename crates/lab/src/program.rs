@@ -13,7 +13,8 @@ pub fn ip(arguments: &[&str], input: &str) -> Result<(), LabError> {
     run("ip", "iproute2", arguments, input)
 }
 
-/// Runs a program to its end; its standard error is part of the error if it fails.
+/// Runs a program to its end, with `input` as its standard input. The error has the program's
+/// standard error, or names Debian's `package` to install if the program is missing.
 pub fn run(program: &'static str, package: &'static str, arguments: &[&str], input: &str) -> Result<(), LabError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => LabError::Missing { program, package },

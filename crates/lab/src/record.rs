@@ -10,9 +10,11 @@ use crate::error::LabError;
 use crate::process::Process;
 use crate::settings::Settings;
 
+/// Name of the record's file in a lab's directory.
 const FILE: &str = "lab.json";
 
-/// The record of a running lab.
+/// Description of a running lab for other processes: name, settings, wire process and namespaces.
+/// Its wire writes it to `lab.json` in the lab's directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LabRecord {
     /// Name of the lab.
@@ -30,7 +32,7 @@ pub struct LabRecord {
 }
 
 impl LabRecord {
-    /// Writes the record to a file in `directory`.
+    /// Writes the record to `lab.json` in `directory`, replacing the file as a whole.
     pub(crate) fn save(&self, directory: &Path) -> Result<(), LabError> {
         let text = serde_json::to_vec_pretty(self).expect("plain data");
         let (path, aside) = (directory.join(FILE), directory.join("lab.json.new"));
@@ -39,7 +41,8 @@ impl LabRecord {
             .map_err(|error| LabError::io(format!("write {}", path.display()), error))
     }
 
-    /// Reads the record of a lab; `None` if the lab was never complete.
+    /// Reads the record in a lab's directory; `None` if there is none, as long as the lab is not
+    /// complete, or it cannot be read.
     pub(crate) fn load(directory: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(directory.join(FILE)).ok()?).ok()
     }

@@ -39,6 +39,7 @@ impl Recording {
         self.throughput_from(self.begun)
     }
 
+    /// Wire rate that the path delivered, by milliseconds, over the time since `origin`.
     fn throughput_from(&self, origin: Time) -> Uniform {
         Uniform::rates(self.begun - origin, BIN, self.bins.iter().map(|bin| bin.delivered.as_u64() as i64).collect())
     }
@@ -59,7 +60,8 @@ impl Recording {
         self.plots_from(self.begun, settings)
     }
 
-    /// Plots of the time since `origin`, which is not after the first millisecond.
+    /// Plots like [`plots`](Self::plots), over the time since `origin`, which is not after the
+    /// first millisecond.
     #[must_use]
     pub fn plots_from(&self, origin: Time, settings: &icdc_path::Settings) -> Vec<Plot> {
         let start = self.begun - origin;

@@ -17,9 +17,10 @@ use crate::error::LabError;
 
 /// Name of the file of the lab's counters (its page) in the lab's directory.
 pub(crate) const PAGE: &str = "page";
-/// File of the wire's standard error.
+/// Name of the file in a lab's directory with the wire's standard error.
 pub(crate) const LOG: &str = "log";
-/// File of the list of frames.
+/// Name of the file in a lab's directory that lists frames one by one, where
+/// [`Settings::listed`](crate::Settings::listed) asks for that.
 pub const FRAMES: &str = "frames";
 
 /// Name of the variable that gives programs on a host of a lab the directory of labs: in a user
@@ -29,7 +30,7 @@ pub(crate) const DIRECTORY_VARIABLE: &str = "ICDC_LABS";
 /// Name of the variable that gives programs on a host of a lab the lab's name.
 pub const NAME_VARIABLE: &str = "ICDC_LAB";
 
-/// The directory of all labs of this user.
+/// Directory that holds the directories of all labs of this user; it may not exist yet.
 ///
 /// # Errors
 /// See [`LabError`].
@@ -50,7 +51,7 @@ pub(crate) fn directory() -> Result<PathBuf, LabError> {
     }
 }
 
-/// Makes the directory of a new lab.
+/// Makes the directory of a new lab, which reserves its name: an error if there is one already.
 ///
 /// # Errors
 /// See [`LabError`].
@@ -97,12 +98,14 @@ pub fn names() -> Result<Vec<String>, LabError> {
     Ok(names)
 }
 
-/// The last line that the wire wrote to its log; `none` if there is none.
+/// Last line of the wire's log in a lab's directory, for error messages; the text `none` if it is
+/// empty.
 pub(crate) fn last_log_line(directory: &Path) -> String {
     let log = fs::read_to_string(directory.join(LOG)).unwrap_or_default();
     log.lines().last().unwrap_or("none").to_owned()
 }
 
+/// Checks that a text can name a lab: 1 to 32 letters, digits and hyphens, the first not a hyphen.
 fn check_name(name: &str) -> Result<(), LabError> {
     let fits = (1..=32).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')

@@ -17,7 +17,7 @@ pub const USUAL_RECEIVE_BUFFER: ByteCount = ByteCount::from_mib(6);
 /// Linux's default for the largest send buffer (tcp(7)).
 const USUAL_SEND: ByteCount = ByteCount::from_mib(4);
 
-/// A lab: the two directions of its path and how its hosts are set up.
+/// Settings of a lab: the two directions of its path, and the set-up of its hosts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Settings of the path from host a to host b.

@@ -39,9 +39,9 @@ pub struct Answering<S> {
 }
 
 impl<S: Send + 'static> Answering<S> {
-    /// Begins an answer, which `over` ends, and which requests `over` when the other end leaves.
-    /// `understand` takes what the other end says; a message that it does not understand, and that is
-    /// no ping, ends the answer.
+    /// Starts the threads that write and read. The answer ends when `over` is requested; `over` is
+    /// requested here when the other end leaves. `understand` converts the other end's messages:
+    /// one for which it returns `None`, unless it is a ping, counts as leaving.
     ///
     /// # Errors
     /// The process may have no further thread.
@@ -70,7 +70,7 @@ impl<S: Send + 'static> Answering<S> {
         self.writer.send(message);
     }
 
-    /// Messages of the other end that nobody has taken yet.
+    /// Messages of the other end that have arrived and were not taken yet; does not wait.
     pub fn heard(&self) -> impl Iterator<Item = S> + '_ {
         self.heard.try_iter()
     }
@@ -84,7 +84,7 @@ impl<S: Send + 'static> Answering<S> {
         }
     }
 
-    /// Ends this end's direction, and waits for the other end to leave.
+    /// Ends this end's direction, and waits for the other end to leave, at most 10 s.
     pub fn close(self) {
         let Self { end, control, left, heard, .. } = self;
         // The reader does not wait for room in a queue that nobody empties.

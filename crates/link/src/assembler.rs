@@ -92,6 +92,7 @@ impl Assembler {
         self.head.is_empty() && self.body.is_none()
     }
 
+    /// Takes bytes into the head until that has `until` bytes; returns how many it took.
     fn grow_head(&mut self, bytes: &[u8], until: usize) -> usize {
         let take = bytes.len().min(until.saturating_sub(self.head.len()));
         self.head.extend_from_slice(&bytes[..take]);

@@ -136,40 +136,50 @@ impl fmt::Debug for LinkControl {
 /// Operations behind [`LinkControl`], which each carrier implements. The defaults are for carriers
 /// that do not have the property.
 pub(crate) trait Control: Send + Sync {
+    /// Ends both directions at once and wakes calls that wait.
     fn shutdown(&self);
 
+    /// Address or description of the peer, for messages.
     fn peer(&self) -> &str;
 
+    /// Whether the peer has ended its direction.
     fn is_hung_up(&self) -> bool {
         false
     }
 
+    /// Kernel's TCP statistics of the connection; `None` if there is none, or it cannot be seen.
     fn tcp_info(&self) -> Option<TcpInfo> {
         None
     }
 
+    /// Payload bytes that have arrived so far.
     fn received(&self) -> ByteCount {
         ByteCount::ZERO
     }
 
+    /// Time for which the receiving half has been waiting for the peer.
     fn silence(&self) -> Span {
         Span::ZERO
     }
 
+    /// Payload bytes that have reached the peer's host so far.
     fn delivered(&self) -> ByteCount {
         ByteCount::ZERO
     }
 
+    /// Limits the rate of sending; `None` for no limit.
     fn set_rate(&self, _rate: Option<Rate>) {}
 
     fn socket(&self) -> Option<&Arc<TcpStream>> {
         None
     }
 
+    /// Most bytes that the program which carries the link has in flight; `None` if that is unknown.
     fn window(&self) -> Option<ByteCount> {
         None
     }
 
+    /// Time that the sending half has spent so far, by activity.
     fn send_times(&self) -> SendTimes {
         SendTimes::default()
     }

@@ -24,6 +24,7 @@ use crate::parcel::Parcel;
 /// as a socket's buffers would.
 const DEPTH: usize = 16;
 
+/// Description of the other end, for messages.
 const PEER: &str = "this process";
 
 /// Makes a pair of links within this process, which are each other's peer.
@@ -69,6 +70,8 @@ struct End {
 }
 
 impl End {
+    /// Ends the link for both ends and wakes their threads. The end that does so first is the one
+    /// that has stopped it.
     fn stop(&self) {
         let _ = self.wire.stopped_by.compare_exchange(NOBODY, self.number, Ordering::SeqCst, Ordering::SeqCst);
         drop(self.wire.stop.lock().expect("nothing panics under this lock").take());
@@ -79,10 +82,12 @@ impl End {
         usize::from(self.number - 1)
     }
 
+    /// Payload bytes that the end of this index has received.
     fn count(&self, index: usize) -> ByteCount {
         ByteCount::new(self.wire.received[index].load(Ordering::Relaxed))
     }
 
+    /// Rate limit of what this end sends.
     fn pace(&self) -> &Pace {
         &self.wire.paces[self.index()]
     }
@@ -92,6 +97,8 @@ impl End {
         self.stopped.recv_timeout(span.into()) == Err(RecvTimeoutError::Timeout)
     }
 
+    /// Error of calls after the link was stopped: [`LinkError::Stopped`] if this end did so, else a
+    /// cut.
     fn reason(&self) -> LinkError {
         match self.wire.stopped_by.load(Ordering::SeqCst) {
             by if by == self.number => LinkError::Stopped,
@@ -126,6 +133,7 @@ impl Control for End {
     }
 }
 
+/// Sending half of a link in memory, which delays parcels by the rate limit.
 struct MemoryOutlet {
     sender: Sender<Parcel>,
     due: Due,
@@ -154,6 +162,7 @@ impl Drop for MemoryOutlet {
     }
 }
 
+/// Receiving half of a link in memory, which counts payload bytes.
 struct MemoryInlet {
     receiver: Receiver<Parcel>,
     end: End,

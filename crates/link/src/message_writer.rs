@@ -56,6 +56,8 @@ impl MessageWriter {
         Self::start_with(outlet, control, DRAIN_LIMITS)
     }
 
+    /// Starts the thread as [`start`](Self::start), with other limits for sending what is left at
+    /// the end.
     fn start_with(
         outlet: Box<dyn Outlet>,
         control: &LinkControl,

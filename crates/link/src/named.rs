@@ -17,6 +17,7 @@ impl Link {
     }
 }
 
+/// Receiving half of a link that prefixes texts for the user with the name of its host.
 struct Named {
     inlet: Box<dyn Inlet>,
     host: String,

@@ -55,6 +55,7 @@ pub fn stdio_link(
     Ok(Link::new(outlet, inlet, shared))
 }
 
+/// State that both halves and the control of a link over pipes share.
 struct StdioControl {
     wake: OwnedFd,
     stopped: AtomicBool,
@@ -97,6 +98,7 @@ impl Control for StdioControl {
     }
 }
 
+/// Sending half of a link over pipes.
 struct StdioOutlet {
     shared: Arc<StdioControl>,
     writer: OwnedFd,
@@ -141,6 +143,7 @@ impl Drop for StdioOutlet {
     }
 }
 
+/// Receiving half of a link over pipes.
 struct StdioInlet {
     shared: Arc<StdioControl>,
     reader: OwnedFd,

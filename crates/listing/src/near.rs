@@ -40,7 +40,7 @@ pub struct Listing {
     origin: Origin,
 }
 
-/// The end that lists.
+/// The end that makes the listing: this process or another host.
 enum Origin {
     /// Threads of this process, until this is requested.
     Here(StopSignal),

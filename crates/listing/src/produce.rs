@@ -26,7 +26,8 @@ const PATIENCE: Span = Span::from_millis(100);
 /// digested ahead.
 const AHEAD: usize = 4096;
 
-/// Function that passes a batch on; false if nobody takes it any more.
+/// Function that passes a batch on; false once the other end, or the reader of the listing, is
+/// gone.
 pub(crate) type Pass<'a> = &'a mut dyn FnMut(Vec<Listed>) -> bool;
 
 /// A record in its place in the order; a file's may still wait for its digest.

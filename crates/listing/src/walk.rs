@@ -17,7 +17,7 @@ use crate::subject::Subject;
 /// Size in bytes of the blocks in which `stat` counts a file's allocated space.
 const STAT_BLOCK: u64 = 512;
 
-/// Item or event that the walk has found.
+/// Record of an item, or of an event such as the end of a directory, that the walk has found.
 pub(crate) enum Walked {
     /// A record that is complete.
     Record(Listed),

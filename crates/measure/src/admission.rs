@@ -42,7 +42,7 @@ struct Unproven {
 /// Number of bytes of the proof and of the length of the run-up.
 const BEGINNING: usize = size_of::<Proof>() + 2;
 
-/// Makes random tokens, one per connection.
+/// Makes `count` random secret tokens, one for each data connection that is agreed on.
 pub(super) fn tokens(count: u8) -> Result<Vec<Token>, SessionError> {
     let token = |_| {
         let mut token = Token::default();
@@ -118,7 +118,8 @@ impl Admission {
         }
     }
 
-    /// Takes a new connection of which `received` has been read.
+    /// Adds a new connection, of which `received` has been read, to those that have yet to send
+    /// their proof.
     fn take(&mut self, stream: TcpStream, received: Vec<u8>, now: Time) {
         if stream.set_nonblocking(true).is_ok() {
             self.unproven.push(Unproven { stream, received, run_up: 0, deadline: now + PROOF_TIMEOUT });
@@ -225,6 +226,8 @@ fn waker(stop: &StopSignal) -> Result<OwnedFd, SessionError> {
     Ok(event)
 }
 
+/// Waits until a connection can be accepted, an unproven one has sent something, a descriptor of
+/// `woken` is readable, or the time `until` has come.
 fn wait(
     listener: Option<&TcpListener>,
     unproven: &[Unproven],

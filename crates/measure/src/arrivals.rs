@@ -28,6 +28,8 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
+    /// A count before the first bytes; data that arrives later than `limit` after these does not
+    /// count.
     pub(super) fn new(limit: Span) -> Self {
         Self { limit, origin: None, last: Time::ORIGIN, bytes: 0, bins: Vec::new() }
     }
@@ -62,6 +64,7 @@ impl Arrivals {
         self.origin.map_or(Span::ZERO, |origin| self.last - origin)
     }
 
+    /// Number of bytes that arrived within the time limit.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -137,6 +140,7 @@ struct Flow {
 }
 
 impl Flow {
+    /// Data from the peer of a connection to this end; `None` if the socket is not connected.
     fn of(socket: &TcpStream) -> Option<Self> {
         let peer = socket.peer_addr().ok()?;
         let port = socket.local_addr().ok()?.port();

@@ -73,6 +73,8 @@ impl<E> Watched<'_, E> {
 }
 
 impl ControlLink {
+    /// Starts the threads that write and read messages. A request to `stop` ends waits by
+    /// [`Incoming::Stop`].
     pub(super) fn open(link: Link, stop: &StopSignal) -> io::Result<Self> {
         let Link { outlet, inlet, control } = link;
         let (writer, end) = MessageWriter::start(outlet, &control)?;
@@ -94,6 +96,7 @@ impl ControlLink {
         self.writer.send(Message::Measure(message));
     }
 
+    /// Queues any message of the session for the other end.
     pub(super) fn send_message(&self, message: Message) {
         self.writer.send(message);
     }
@@ -185,6 +188,7 @@ impl Incoming {
     }
 }
 
+/// Name of a control message's kind, for error messages.
 fn control_name(message: &ControlMessage) -> &'static str {
     match message {
         ControlMessage::Ready { .. } => "Ready",
@@ -196,6 +200,8 @@ fn control_name(message: &ControlMessage) -> &'static str {
     }
 }
 
+/// Body of the reading thread: queues the other end's messages until the link ends. Requests
+/// `ended` when that end refuses, interrupts or is gone.
 fn read(mut inlet: Box<dyn Inlet>, queue: &Sender<Incoming>, ended: &StopSignal) {
     loop {
         let incoming = match receive(inlet.as_mut()) {

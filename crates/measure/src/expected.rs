@@ -14,6 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 #[derive(Clone, Default)]
 pub struct Expected(Arc<Shared>);
 
+/// State of an [`Expected`], shared by its clones: the function for connections with each proof.
 #[derive(Default)]
 struct Shared {
     waiting: Mutex<HashMap<Proof, Taker>>,
@@ -21,6 +22,7 @@ struct Shared {
     announce: Option<Announce>,
 }
 
+/// Function that registers new proofs with the process that listens, and returns when that is done.
 type Announce = Box<dyn Fn(&[Proof]) + Send + Sync>;
 
 /// Function that receives a connection that has sent one of its proofs.
@@ -67,7 +69,8 @@ impl Expected {
         }
     }
 
-    /// Delivers a connection whose opening has been read.
+    /// Delivers a connection whose opening has been read to the measurement that expects its proof;
+    /// closes it if there is none.
     pub fn hand_on(&self, arrived: Arrived) {
         let taker = arrived.said.first_chunk().and_then(|proof: &Proof| self.lock().get(proof).cloned());
         match taker {
@@ -86,7 +89,8 @@ impl Expected {
         Expecting { expected: self.clone(), proofs }
     }
 
-    /// Waits for connections that prove these tokens from now on.
+    /// Registers these tokens, without waiting: connections that prove one of them are queued in
+    /// the result from now on.
     ///
     /// # Errors
     /// The kernel refuses a system call.
@@ -101,6 +105,7 @@ impl Expected {
         Ok(Awaited { _expecting: expecting, woken, arrived })
     }
 
+    /// The expected proofs, locked, each with the function that takes its connection.
     fn lock(&self) -> MutexGuard<'_, HashMap<Proof, Taker>> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

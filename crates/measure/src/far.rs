@@ -29,7 +29,7 @@ const CLOSE_TIMEOUT: Span = Span::from_secs(10);
 /// Number of sampling intervals per message: a tenth of a second.
 const TICKS_PER_MESSAGE: usize = 10;
 
-/// End of a measurement at the far end.
+/// Outcome of a measurement that the far end has served without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
     /// The measurement is complete, as requested.
@@ -73,7 +73,8 @@ fn refusal_for(error: &SessionError) -> Option<Refusal> {
     }
 }
 
-/// Runs the measurement; true if it was interrupted.
+/// Agrees on the data connections with the near end, then sends or receives as requested. The
+/// connections stay open in `sockets`. True if the measurement was interrupted.
 fn serve(
     order: &MeasureRequest,
     control: &ControlLink,
@@ -130,6 +131,8 @@ fn receive(
     Ok(harvest.interrupted)
 }
 
+/// Sends the data, and then the sender's figures, with samples of the connections' state in
+/// between; true if the measurement was interrupted.
 fn send(
     order: &MeasureRequest,
     sockets: &[Arc<TcpStream>],

@@ -33,7 +33,8 @@ impl MeasureOptions {
         self.window.is_some() || self.congestion.is_some()
     }
 
-    /// Request to the far end, which also listens on one of `ports`.
+    /// Request to the far end, which also listens on one of `ports`; `None`: it uses the port of
+    /// the control link only.
     #[must_use]
     pub fn order(&self, ports: Option<Ports>) -> MeasureRequest {
         MeasureRequest {

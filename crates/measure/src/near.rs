@@ -136,6 +136,8 @@ fn data_host(peer: &str) -> Option<String> {
     }
 }
 
+/// Waits until the far end has accepted the request and is ready. Returns its data port, 0 if it
+/// has none of its own, and a token for each connection.
 fn ready(order: &MeasureRequest, control: &ControlLink) -> Result<(u16, Vec<Token>), SessionError> {
     match control.receive("answer", TIMEOUT)? {
         Incoming::Accepted => {}
@@ -144,6 +146,8 @@ fn ready(order: &MeasureRequest, control: &ControlLink) -> Result<(u16, Vec<Toke
     take_ready(order, control.receive_control("Ready", TIMEOUT)?)
 }
 
+/// Checks the far end's `Ready`: its port is one that was requested, or 0, and there is a token for
+/// each connection. Returns both.
 fn take_ready(order: &MeasureRequest, said: ControlMessage) -> Result<(u16, Vec<Token>), SessionError> {
     match said {
         // Otherwise the far end could make this one connect to any port: behind a proxy, even on
@@ -231,6 +235,7 @@ impl Connecting<'_> {
     }
 }
 
+/// Sends the data once the far end permits it, and combines the results of both ends.
 fn send(
     order: &MeasureRequest,
     connections: &[Tuned],
@@ -256,6 +261,7 @@ fn send(
     Ok(Measurement { received: outcome.received, arrivals, sent: outcome.sent, interrupted })
 }
 
+/// Receives the data, reports the result to the far end, and combines it with the sender's.
 fn receive(
     order: &MeasureRequest,
     sockets: &[Arc<TcpStream>],

@@ -76,6 +76,7 @@ struct SharedArrivals {
 }
 
 impl SharedArrivals {
+    /// The arrivals, locked.
     fn arrivals(&self) -> MutexGuard<'_, Arrivals> {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,6 +110,8 @@ enum End {
     Broken(String),
 }
 
+/// Body of the thread of one connection: discards its data and counts it until the end. The first
+/// bytes and the end are reported by `tell`.
 fn discard(socket: &TcpStream, number: usize, book: &SharedArrivals, tell: &Sender<Event>) {
     let mut buffer = vec![0; MAX_DISCARDED];
     let end = loop {
@@ -135,6 +138,8 @@ fn discard(socket: &TcpStream, number: usize, book: &SharedArrivals, tell: &Send
     let _ = tell.send(Event::Ended(end));
 }
 
+/// End of receiving: by the time limit or not, by an interruption or not, and the errors of
+/// connections.
 #[derive(Default)]
 struct Ending {
     by_time: bool,
@@ -142,6 +147,8 @@ struct Ending {
     errors: Vec<String>,
 }
 
+/// Waits until all connections have ended, the time limit has passed, or an end has interrupted;
+/// notes in `ending` which. Passes on the sender's samples.
 fn watch(
     limit: Span,
     connections: usize,
@@ -180,6 +187,8 @@ fn watch(
 }
 
 impl Ending {
+    /// Makes the result. Bytes by the millisecond are those of captured `packets`, else of reads
+    /// from the sockets (`arrivals`).
     fn into_reception(
         mut self,
         order: &MeasureRequest,

@@ -128,6 +128,8 @@ fn pump(mut socket: &TcpStream, budget: &AtomicU64) -> std::io::Result<()> {
     }
 }
 
+/// Samples the connections and sets their pacing rates every [`TICK`], until the receiver reports
+/// the end.
 fn watch(
     order: &MeasureRequest,
     connections: &[Tuned],
@@ -205,8 +207,8 @@ fn free(connections: &[Tuned], pacers: &[Pacer<'_>], info: &TcpInfo) -> Option<R
     }
 }
 
-/// Sets the pacing rate of one connection from its `TCP_INFO`, if its congestion control is any but
-/// `icdc`, which finds the path's rate by itself.
+/// Controller of the pacing rate of one connection, from its `TCP_INFO`; for any congestion control
+/// but `icdc`, which finds the path's rate by itself.
 struct Pacer<'a> {
     connection: &'a Tuned,
     /// Number of the connection.
@@ -238,6 +240,7 @@ fn pacers<'a>(order: &MeasureRequest, connections: &'a [Tuned], has_run_up: bool
 }
 
 impl Pacer<'_> {
+    /// Takes a new `TCP_INFO` of the connection, and sets the pacing rate that follows from it.
     fn steer(&mut self, now: Time, info: &TcpInfo) {
         let decision = observation(now, info).and_then(|observation| self.steering.observe(&observation));
         if let Some(decision) = decision {
@@ -279,6 +282,7 @@ fn sampled(infos: &[Option<TcpInfo>], at: Span) -> Vec<Sample> {
         .collect()
 }
 
+/// Figures of the sending end after `span`, from the last state of each connection (`infos`).
 fn account(order: &MeasureRequest, first: Option<&Tuned>, infos: &[TcpInfo], span: Span, errors: Vec<String>) -> Sent {
     let total = |part: fn(&TcpInfo) -> Span| infos.iter().map(|info| part(info).as_nanos()).sum();
     let rtts = infos.iter().map(|info| info.min_rtt.as_nanos()).filter(|rtt| *rtt > 0);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Time when a request is given up.
+/// Time at which an HTTP client's connection is given up, or a pause ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(Instant);
 
@@ -18,6 +18,7 @@ impl Deadline {
     }
 }
 
+/// Time of the monotonic clock.
 fn now() -> Instant {
     #[expect(clippy::disallowed_methods, reason = "the clock of this crate")]
     Instant::now()

@@ -19,7 +19,8 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Maximum number of connections at a time. A further one takes the place of the oldest: a scrape
 /// is short, so an old connection is not one.
 const MOST_CONNECTIONS: usize = 16;
-/// Pause after an accept has failed: without file descriptors the next one would fail at once.
+/// Pause of accepting after it has failed: without file descriptors the next attempt would fail at
+/// once.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Reason why the metrics cannot be served.
@@ -68,8 +69,8 @@ impl Endpoint {
         Self::listening(listener, address)
     }
 
-    /// Listens as [`bind`](Self::bind), with the listener of another process if it is bound to
-    /// this address.
+    /// Like [`bind`](Self::bind), but goes on with the listener of a previous process if it is
+    /// bound to this address.
     ///
     /// # Errors
     /// See [`EndpointError`].
@@ -80,6 +81,7 @@ impl Endpoint {
         if is_wanted { Self::listening(listener, address) } else { Self::bind(address) }
     }
 
+    /// Makes a bound listener non-blocking, and finds out its port if `address` has port 0.
     fn listening(listener: TcpListener, address: SocketAddr) -> Result<Self, EndpointError> {
         let failed = |what| move |cause| EndpointError::System { address, what, cause };
         listener.set_nonblocking(true).map_err(failed("listen without blocking"))?;
@@ -94,7 +96,7 @@ impl Endpoint {
     }
 
     /// Answers requests with the text that `metrics` gives, on a thread of its own, until
-    /// [`Serving::end`] or the end of the process.
+    /// [`Serving::end`] or the end of the process. Does not wait for that.
     ///
     /// # Errors
     /// No thread can be started, or no descriptor can be had.
@@ -114,9 +116,10 @@ impl Endpoint {
     }
 }
 
-/// A running endpoint, which serves metrics.
+/// Handle of an endpoint that serves metrics on its thread; dropping it does not end that.
 pub struct Serving(Arc<Shared>);
 
+/// Listener and request to end, which the thread of an endpoint shares with its [`Serving`].
 struct Shared {
     listener: TcpListener,
     /// Descriptor that becomes readable once the endpoint has to end.
@@ -137,7 +140,7 @@ impl Serving {
     }
 }
 
-/// A connection of a client, until its answer is written.
+/// A client's connection until its answer is written, with what was read of the request.
 struct Connection {
     stream: TcpStream,
     request: Vec<u8>,
@@ -170,14 +173,16 @@ fn answer_all(shared: &Shared, metrics: &impl Fn(Format) -> String) -> io::Resul
     Ok(())
 }
 
-/// Descriptors that are ready.
+/// Descriptors on which [`wait`] found something to do; connections in the order in which they were
+/// given.
 struct Ready {
     end: bool,
     listener: bool,
     connections: Vec<bool>,
 }
 
-/// Waits until a descriptor is ready, or for the next deadline.
+/// Waits until a descriptor is ready, or for the earliest deadline of a connection or of `pause`;
+/// `None` is not waited for.
 fn wait(
     end: Option<&OwnedFd>,
     listener: Option<&TcpListener>,
@@ -203,7 +208,8 @@ fn wait(
     Ok(Ready { end, listener, connections: ready })
 }
 
-/// Accepts waiting connections, [`MOST_CONNECTIONS`] at most; false if that failed.
+/// Accepts the waiting connections, at most [`MOST_CONNECTIONS`], without blocking; false if that
+/// failed and a pause is due.
 fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) -> bool {
     // Whoever connects without end lets others have their turn.
     for _ in 0..MOST_CONNECTIONS {
@@ -239,6 +245,8 @@ impl Connection {
         }
     }
 
+    /// Like [`advance`](Self::advance), but an error of the kind `WouldBlock` means that it has to
+    /// wait.
     fn step(&mut self, metrics: &impl Fn(Format) -> String) -> io::Result<bool> {
         while self.answer.is_none() {
             let mut buffer = [0; 1024];

@@ -13,8 +13,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Format for the value of a request's `Accept` header: OpenMetrics if that names it, else the
-    /// classic one.
+    /// Format for a client's `Accept` header: OpenMetrics if that names it, else the classic one.
     pub(crate) fn accepted(accept: &str) -> Self {
         // A Prometheus before 2.49 names versions that differ in what they allow, not in what is
         // written here.

@@ -26,9 +26,10 @@ const MAX_HEAD: usize = 8 << 10;
 const MAX_BODY: u64 = 8 << 10;
 /// Maximum number of characters of an answer that an error shows.
 const MAX_SHOWN: usize = 200;
+/// Value of the header `User-Agent` of a push.
 const USER_AGENT: &str = concat!("icdc/", env!("CARGO_PKG_VERSION"));
 
-/// A Pushgateway, and the group of metrics to push to.
+/// URL of a Pushgateway with the group of metrics to push to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gateway {
     /// Host and port of the gateway.
@@ -185,7 +186,8 @@ fn segment(text: &str) -> String {
     escaped
 }
 
-/// Status and beginning of an answer, as one line that cannot harm a terminal.
+/// Status and beginning of the gateway's answer, for an error: one line that cannot harm a
+/// terminal.
 fn shown(mut answer: http::Response<Body>) -> String {
     let mut reason = Vec::new();
     // A body that breaks off is shown as far as it came.

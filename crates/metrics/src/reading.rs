@@ -32,7 +32,8 @@ impl From<f64> for Value {
     }
 }
 
-/// Metrics of a part of the program, read at one instant.
+/// Metrics of one part of the program (relay, copy, pace), with their values at one instant, to be
+/// written as text.
 #[derive(Debug, Default)]
 pub struct Reading {
     /// Labels that all samples have.
@@ -40,8 +41,10 @@ pub struct Reading {
     families: Vec<Family>,
 }
 
+/// Names and values of labels.
 type Labels = Vec<(&'static str, String)>;
 
+/// A metric of one name with its samples, one for each combination of labels.
 #[derive(Debug)]
 struct Family {
     name: &'static str,
@@ -50,11 +53,11 @@ struct Family {
     samples: Vec<(Labels, Value)>,
 }
 
-/// Units at the end of metrics' names, the longest first.
+/// Units that a metric's name may end in, the longest first.
 const UNITS: [&str; 4] = ["bytes_per_second", "seconds", "bytes", "ratio"];
 
 impl Reading {
-    /// An empty reading.
+    /// A reading without metrics and common labels.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -87,6 +90,7 @@ impl Reading {
         self.add(name, help, MetricType::Gauge, samples);
     }
 
+    /// Adds a metric of this kind with its samples.
     fn add<L: IntoLabels>(
         &mut self,
         name: &'static str,

@@ -5,7 +5,7 @@ use crate::Format;
 /// Maximum length of a request's head, in bytes.
 pub(crate) const MAX_HEAD: usize = 8 << 10;
 
-/// A parsed HTTP request.
+/// A request of an HTTP client, sorted by the answer that it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// A request for the metrics, with or without (`HEAD`) their text in the answer.
@@ -19,7 +19,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Parses these bytes; `None` while the head is incomplete.
+    /// Parses what was read of a request; `None` while its head is incomplete and may grow.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
             return (bytes.len() >= MAX_HEAD).then_some(Self::Invalid);
@@ -27,6 +27,8 @@ impl Request {
         Some(Self::of_head(&bytes[..end]).unwrap_or(Self::Invalid))
     }
 
+    /// Sorts a request by its head, without the empty line at the end; `None` if that is not
+    /// HTTP/1.
     fn of_head(head: &[u8]) -> Option<Self> {
         let head = str::from_utf8(head).ok()?;
         let mut lines = head.split("\r\n");
@@ -48,7 +50,8 @@ impl Request {
         Some(Self::Metrics { format: Format::accepted(accept.map_or("", |(_, value)| value)), is_head })
     }
 
-    /// Encodes the whole answer; `metrics` returns the text of the metrics.
+    /// Encodes the whole answer, head and body; `metrics` returns the text of the metrics in a
+    /// format.
     pub(crate) fn answer(self, metrics: impl Fn(Format) -> String) -> Vec<u8> {
         const PLAIN: &str = "text/plain; charset=utf-8";
         let (status, content_type, body, is_head) = match self {

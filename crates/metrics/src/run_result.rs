@@ -1,7 +1,8 @@
 //! The end of a copy, or of a session of a daemon, in the words that events, hooks, metrics and the
 //! audit log have in common.
 
-/// End of a copy, or of a session of a daemon.
+/// Outcome of a copy, or of a session of a daemon, in the words that events, hooks, metrics and the
+/// audit log have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RunResult {
     /// Everything has arrived.
@@ -39,7 +40,7 @@ impl RunResult {
     pub const OF_SESSIONS: [Self; 6] =
         [Self::Complete, Self::Incomplete, Self::Interrupted, Self::Lost, Self::Refused, Self::Failed];
 
-    /// Word for the result in events, metrics and logs.
+    /// Word for the outcome in events, metrics and logs, such as `complete`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

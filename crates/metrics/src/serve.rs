@@ -17,7 +17,8 @@ use crate::{Format, RunResult};
 /// Upper bounds of the buckets of session durations, in seconds: from a small file to days.
 const DURATIONS: [f64; 10] = [0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 21_600.0, 86_400.0, 604_800.0];
 
-/// Metrics of a daemon. All methods may be called from any thread.
+/// Counters and gauges of a daemon (`icdc serve`) that live as long as it does. All methods may be
+/// called from any thread.
 #[derive(Debug)]
 pub struct ServeMetrics {
     registry: Registry,
@@ -35,12 +36,15 @@ pub struct ServeMetrics {
     audit_lost: Counter,
 }
 
-/// Type of a label's values, with the name of the label.
+/// An enum whose values are the values of one label.
 trait LabelValue {
+    /// Name of the label.
     const NAME: &'static str;
+    /// Text of the label's value.
     fn value(self) -> &'static str;
 }
 
+/// The label and its value in the form that the encoder of metrics takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Label<V>(V);
 
@@ -145,7 +149,7 @@ label! {
 }
 
 impl ServeMetrics {
-    /// New metrics of a daemon of this release.
+    /// Declares all metrics of a daemon, each zero; `version` is its release.
     #[must_use]
     pub fn new(version: &str) -> Self {
         let mut page = Page(Registry::default());
@@ -206,12 +210,12 @@ impl ServeMetrics {
         self.sent.inc_by(bytes.as_u64());
     }
 
-    /// Counts a connection or a request that is refused.
+    /// Counts a connection or a request that the daemon refuses.
     pub fn refused(&self, reason: RefusedReason) {
         self.refused.get_or_create(&Label(reason)).inc();
     }
 
-    /// Counts a TLS handshake that has ended.
+    /// Counts a TLS handshake with a client that has ended.
     pub fn handshake(&self, result: Handshake) {
         self.handshakes.get_or_create(&Label(result)).inc();
     }
@@ -249,7 +253,8 @@ impl ServeMetrics {
     }
 }
 
-/// Guard of a session that counts as running.
+/// Guard of one session in the metrics: counts as running until it is ended or dropped, and then
+/// with its result.
 #[derive(Debug)]
 pub struct RunningSession {
     kind: SessionKind,
@@ -275,7 +280,7 @@ impl Drop for RunningSession {
     }
 }
 
-/// Builder with which the metrics are declared.
+/// Registry while the metrics of a daemon are declared, one call for each.
 struct Page(Registry);
 
 impl Page {
@@ -302,6 +307,7 @@ impl Page {
     }
 }
 
+/// Labels for all of these values.
 fn labels<V: Copy>(all: &[V]) -> impl Iterator<Item = Label<V>> {
     all.iter().map(|value| Label(*value))
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use tempfile::Builder;
 
-/// Replaces the contents of a file atomically: a reader finds the old text or the new one,
-/// complete.
+/// Replaces a file of metrics atomically, for the textfile collector of a node exporter: a reader
+/// finds the old text or the new one, complete.
 ///
 /// # Errors
 /// The directory is not there or may not be written, or the disk is full; what was there stays.

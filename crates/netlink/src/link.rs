@@ -29,7 +29,7 @@ pub struct Link {
     pub batch_segments: Option<u32>,
 }
 
-/// A change of a device; `None` leaves a value as it is.
+/// Properties of a network device that are to be changed; `None` leaves one as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkChange {
     /// Whether to set the device up; otherwise it keeps its state.

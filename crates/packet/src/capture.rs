@@ -23,14 +23,16 @@ const HEAD: u32 = 80;
 /// Bytes of a slot before the packet: `TPACKET_ALIGN(TPACKET2_HDRLEN) + 16`, as `tpacket_rcv` lays
 /// out cooked packets.
 const BEFORE_HEAD: usize = 80;
-/// Layout of the ring, with 209 408 slots: 200 ms of a million packets per second, for a reader
+/// Layout of the ring, with 209,408 slots: 200 ms of a million packets per second, for a reader
 /// that is kept waiting.
 const LAYOUT: Layout = Layout { slot: BEFORE_HEAD + HEAD as usize, block: 64 << 10, blocks: 512 };
 
+/// Name for the device in errors: a capture is bound to all.
 const ANY_DEVICE: &str = "any";
+/// IP protocol number of TCP.
 const TCP: u8 = 6;
 
-/// TCP port whose segments are captured, by direction.
+/// TCP port whose segments are captured, as their source or their destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
     /// Segments from this port.
@@ -39,7 +41,7 @@ pub enum Port {
     Destination(u16),
 }
 
-/// A segment that has arrived; several that the kernel has joined (GRO) are one.
+/// A TCP segment that has arrived, as captured; several that the kernel has joined (GRO) are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Time at which the segment arrived.
@@ -52,7 +54,7 @@ pub struct Segment {
     pub data: ByteCount,
 }
 
-/// Capture of the segments of one TCP port, with their arrival times.
+/// Capture of TCP segments from or to one port that arrive at this host, with their arrival times.
 pub struct Capture {
     slots: MappedRing,
 }
@@ -74,8 +76,8 @@ impl Capture {
         Ok(Self { slots })
     }
 
-    /// Passes the segments that have arrived since the last call to `take`, oldest first; at most
-    /// as many as the ring has slots.
+    /// Passes the segments that have arrived since the last call to `take`, oldest first, without
+    /// waiting; at most as many as the ring has slots.
     pub fn drain(&mut self, mut take: impl FnMut(Segment)) {
         let clock = FromDate::now();
         // A flood must not keep the caller here.
@@ -99,8 +101,9 @@ impl Capture {
     }
 }
 
-/// Source, port of destination, and length of the data of a TCP segment of `length` bytes that
-/// begins with `head`; `None` if it is no TCP segment, or the headers are incomplete.
+/// Source, port of the destination, and length of the data in bytes of a TCP segment, an IP packet
+/// of `length` bytes that begins with `head`; `None` if it is no TCP segment, or the headers are
+/// incomplete.
 fn parse(head: &[u8], length: u32) -> Option<(SocketAddr, u16, ByteCount)> {
     let word = |at: usize| Some(u32::from(u16::from_be_bytes(head.get(at..at + 2)?.try_into().ok()?)));
     let version = head.first()? >> 4;
@@ -125,8 +128,8 @@ fn parse(head: &[u8], length: u32) -> Option<(SocketAddr, u16, ByteCount)> {
     (protocol == TCP).then_some((source, word(transport + 2)? as u16, ByteCount::new(u64::from(data))))
 }
 
-/// Classic BPF for a packet that begins with its IP header: accepts the first [`HEAD`] bytes of the
-/// selected segments.
+/// Classic BPF for the capture's socket: accepts the first [`HEAD`] bytes of TCP segments from or
+/// to the port, and nothing else.
 fn filter(port: Port, ipv6: bool) -> Vec<libc::sock_filter> {
     let (offset, port) = match port {
         Port::Source(port) => (0, u32::from(port)),

@@ -17,18 +17,20 @@ pub fn sleep_until(due: Time) {
     let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &due);
 }
 
+/// Present time of a clock of the kernel.
 fn of(clock: ClockId) -> Time {
     let since = clock_gettime(clock);
     Time::ORIGIN + Span::from_secs(since.tv_sec as u64) + Span::from_nanos(since.tv_nsec as u64)
 }
 
-/// Longest time for readings of the two clocks to count as simultaneous.
+/// Longest time between readings of the two clocks that count as simultaneous.
 const AT_ONCE: Span = Span::from_micros(2);
 /// Greatest number of attempts at simultaneous readings.
 const TRIES: usize = 16;
 
-/// Converts the kernel's stamps of `CLOCK_REALTIME` into `CLOCK_MONOTONIC` by the present distance
-/// of the two clocks: a step of the date shifts only packets that are stamped while it happens.
+/// Conversion of the kernel's stamps of `CLOCK_REALTIME` into `CLOCK_MONOTONIC` by the present
+/// distance of the two clocks: a step of the date shifts only packets that are stamped while it
+/// happens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromDate {
     /// Date less monotonic time, in nanoseconds.
@@ -38,14 +40,14 @@ pub(crate) struct FromDate {
 }
 
 impl FromDate {
-    /// Both clocks as they are now.
+    /// Reads both clocks for a conversion that holds for now.
     pub(crate) fn now() -> Self {
         Self::closest((0..TRIES).map(|_| (now(), of(ClockId::Realtime), now())))
     }
 
-    /// The one of several readings of the date whose readings of the monotonic clock before and
-    /// after it are closest together. This thread may be preempted between them: for that long
-    /// packets would seem to come from the future.
+    /// Picks, of readings (monotonic, date, monotonic), the one with the least time between its
+    /// first and last: this thread may be preempted between them, and for that long packets would
+    /// seem to come from the future.
     fn closest(readings: impl Iterator<Item = (Time, Time, Time)>) -> Self {
         let mut closest = (Span::MAX, Span::ZERO, Time::ORIGIN);
         for (before, date, after) in readings {
@@ -58,7 +60,7 @@ impl FromDate {
         Self { distance: closest.1.as_nanos(), read: closest.2 }
     }
 
-    /// Monotonic time of a kernel's stamp, given in real time.
+    /// Converts a kernel's stamp of `CLOCK_REALTIME`; the result is at most the present time.
     pub(crate) fn monotonic(self, seconds: u32, nanos: u32) -> Time {
         let date = Span::from_secs(u64::from(seconds)) + Span::from_nanos(u64::from(nanos));
         let at = Time::ORIGIN + (date - Span::from_nanos(self.distance));

@@ -6,12 +6,12 @@ use std::net::UdpSocket;
 use crate::socket::SocketOption;
 use crate::{PacketError, socket};
 
-/// Maximum number of bytes in one call that sends: the longest IPv4 packet, 65,535 bytes, without
-/// the headers of IPv4 (20) and UDP (8).
+/// Maximum number of bytes that one call may send on a socket of [`cut`]: the longest IPv4 packet,
+/// 65,535 bytes, without the headers of IPv4 (20) and UDP (8).
 pub const MOST: usize = 65_507;
 
-/// Cuts whatever is sent from now on into datagrams of `size` bytes, the last one shorter if need
-/// be. A call may bring up to [`MOST`] bytes and 64 datagrams.
+/// Makes the kernel cut whatever is sent on the socket from now on into datagrams of `size` payload
+/// bytes, the last one shorter if need be. A call may bring up to [`MOST`] bytes and 64 datagrams.
 ///
 /// # Errors
 /// The kernel is older than Linux 4.18, or `size` is longer than a packet.

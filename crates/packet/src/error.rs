@@ -4,7 +4,7 @@ use std::io;
 
 use thiserror::Error;
 
-/// A system call on a device failed.
+/// Error: a system call on a network device, or on a packet socket, failed.
 #[derive(Debug, Error)]
 #[error("{call} on device {device}: {cause}{}", hint(.cause))]
 pub struct PacketError {
@@ -28,6 +28,7 @@ impl PacketError {
     }
 }
 
+/// Advice for users about the cause, to be appended to the message; empty if there is none.
 fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "; raw frames need root, or CAP_NET_RAW and CAP_NET_ADMIN",

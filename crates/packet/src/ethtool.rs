@@ -23,7 +23,8 @@ pub struct Pause {
     pub transmit: bool,
 }
 
-/// Ring sizes between the device and the kernel, in packets (`ethtool -g`), with their maxima.
+/// Sizes of the receive and transmit rings between the device and the kernel, in packets
+/// (`ethtool -g`), with their maxima.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rings {
     /// Size of the ring for packets that arrive, in packets.
@@ -36,15 +37,21 @@ pub struct Rings {
     pub transmit_most: u32,
 }
 
+/// Name of the system call in errors.
 const CALL: &str = "ioctl(SIOCETHTOOL)";
+/// Number of the ioctl for commands to a driver.
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 // linux/ethtool.h
+/// Command `ETHTOOL_GSET`, which reads the link's settings.
 const GET_SETTINGS: u32 = 0x01;
+/// Command `ETHTOOL_GDRVINFO`, which reads the driver's name.
 const GET_DRIVER: u32 = 0x03;
+/// Command `ETHTOOL_GRINGPARAM`, which reads the rings' sizes.
 const GET_RINGS: u32 = 0x10;
+/// Command `ETHTOOL_GPAUSEPARAM`, which reads the flow control.
 const GET_PAUSE: u32 = 0x12;
 
-/// Flow control of `device` in this thread's network namespace; `None` if it has none.
+/// Flow control of `device` in this thread's network namespace; `None` if its driver has none.
 pub fn pause(device: &str) -> Result<Option<Pause>, PacketError> {
     // struct ethtool_pauseparam: command, autoneg, rx_pause, tx_pause.
     let mut words = [GET_PAUSE, 0, 0, 0];
@@ -53,7 +60,7 @@ pub fn pause(device: &str) -> Result<Option<Pause>, PacketError> {
     Ok(answered.then_some(Pause { negotiated, receive, transmit }))
 }
 
-/// Rings of `device` in this thread's network namespace; `None` if it has none.
+/// Ring sizes of `device` in this thread's network namespace; `None` if its driver has no rings.
 pub fn rings(device: &str) -> Result<Option<Rings>, PacketError> {
     // struct ethtool_ringparam: command, most of rx, rx_mini, rx_jumbo, tx, then the present sizes
     // of the same.
@@ -64,7 +71,7 @@ pub fn rings(device: &str) -> Result<Option<Rings>, PacketError> {
 }
 
 /// Name of the driver of `device` in this thread's network namespace, such as `e1000e` or `veth`;
-/// `None` if it has none.
+/// `None` if it tells none.
 pub fn driver(device: &str) -> Result<Option<String>, PacketError> {
     // struct ethtool_drvinfo: command, driver and four more names of 32 bytes, 12 bytes reserved,
     // five lengths.
@@ -77,8 +84,8 @@ pub fn driver(device: &str) -> Result<Option<String>, PacketError> {
     Ok(Some(String::from_utf8_lossy(&name).into_owned()))
 }
 
-/// Rate of the link of `device` in this thread's network namespace; `None` if it has none, or
-/// nothing is plugged in.
+/// Rate of the link of `device` in this thread's network namespace; `None` if its driver tells
+/// none, or nothing is plugged in.
 pub fn speed(device: &str) -> Result<Option<Rate>, PacketError> {
     // struct ethtool_cmd: the lower half of the speed begins the fourth word, the upper half the
     // eighth.
@@ -94,7 +101,7 @@ pub fn speed(device: &str) -> Result<Option<Rate>, PacketError> {
     Ok(known.then(|| Rate::from_bits_per_second(megabits * 1_000_000)))
 }
 
-/// Like [`exchange`]; false if the driver does not support the command.
+/// Like [`exchange`], but a command that the driver does not support is no error: returns false.
 fn ask<const WORDS: usize>(device: &str, words: &mut [u32; WORDS]) -> Result<bool, PacketError> {
     match exchange(device, words) {
         Ok(()) => Ok(true),

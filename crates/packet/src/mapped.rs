@@ -26,7 +26,7 @@ use crate::{PacketError, socket};
 /// the bit.
 const TAKEN: u32 = 1 << 20;
 
-/// Layout of the ring. All lengths are in bytes.
+/// Sizes of a ring's slots and blocks. All lengths are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// Length of a slot, a multiple of 16.
@@ -48,16 +48,18 @@ impl Layout {
         self.block * self.blocks
     }
 
+    /// Number of slots in a block.
     const fn per_block(self) -> usize {
         self.block / self.slot
     }
 
+    /// Position of the slot of this index, in bytes from the ring's beginning.
     const fn offset(self, slot: usize) -> usize {
         slot / self.per_block() * self.block + slot % self.per_block() * self.slot
     }
 }
 
-/// A slot that the kernel has filled.
+/// A slot that the kernel has filled and that was taken, until it is given back.
 pub(crate) struct Filled {
     pub(crate) index: usize,
     /// The kernel's header of the packet.
@@ -143,7 +145,7 @@ impl MappedRing {
         self.status(index).store(libc::TP_STATUS_KERNEL, Ordering::Release);
     }
 
-    /// Packets that found no free slot, since the ring was made.
+    /// Number of packets that found no free slot since the ring was made.
     ///
     /// # Errors
     /// See [`PacketError`].
@@ -152,11 +154,13 @@ impl MappedRing {
         Ok(self.overflow)
     }
 
+    /// Address of the slot of this index in the mapping.
     fn at(&self, index: usize) -> NonNull<u8> {
         // SAFETY: indices are below the number of slots, all of which lie in the mapping.
         unsafe { self.memory.add(self.layout.offset(index)) }
     }
 
+    /// Status word of the slot of this index, which the kernel and this process share.
     fn status(&self, index: usize) -> &AtomicU32 {
         // SAFETY: a slot begins with its status, aligned to 16 bytes, which kernel and process
         // share.

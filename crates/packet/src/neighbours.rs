@@ -8,7 +8,8 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::{PacketError, socket};
 
-/// Receiver of neighbours' answers to requests for their hardware addresses (ARP, RFC 4861).
+/// Socket that receives neighbours' answers to requests for their hardware addresses (ARP replies,
+/// neighbour advertisements of RFC 4861) at one device.
 #[derive(Debug)]
 pub struct Neighbours {
     device: String,
@@ -49,7 +50,7 @@ impl AsFd for Neighbours {
     }
 }
 
-/// Classic BPF over an Ethernet frame.
+/// Classic BPF for the socket: accepts ARP replies and neighbour advertisements, and nothing else.
 fn filter() -> Vec<libc::sock_filter> {
     let code = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = |size, at| code(libc::BPF_LD | size | libc::BPF_ABS, at, 0, 0);

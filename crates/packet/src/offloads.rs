@@ -2,7 +2,7 @@
 
 use crate::{PacketError, ethtool};
 
-/// Features of a device that can be switched.
+/// Offload of a network device that can be switched on and off (`ethtool -K`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
     /// The device cuts TCP packets of many segments (TSO).
@@ -25,7 +25,7 @@ impl Feature {
     }
 }
 
-/// Switches a feature of `device` in this thread's network namespace.
+/// Switches an offload of `device` in this thread's network namespace on or off.
 ///
 /// # Errors
 /// See [`PacketError`].
@@ -33,7 +33,7 @@ pub fn set(device: &str, feature: Feature, on: bool) -> Result<(), PacketError> 
     ethtool::exchange(device, &mut [feature.command() + 1, u32::from(on)])
 }
 
-/// Whether `device` in this thread's network namespace has a feature switched on. Needs no
+/// Whether `device` in this thread's network namespace has an offload switched on. Needs no
 /// privilege.
 ///
 /// # Errors

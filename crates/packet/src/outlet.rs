@@ -6,20 +6,21 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use crate::socket::SocketOption;
 use crate::{PacketError, socket};
 
-/// Frames of one call: enough to make the call's own cost vanish.
+/// Maximum number of frames of one system call: enough to make the call's own cost vanish.
 const BATCH: usize = 64;
 
-/// Send buffer: bytes in flight to the receiving stack, where the kernel permits that many.
+/// Size of the socket's send buffer in bytes: what is in flight to the receiving stack, where the
+/// kernel permits that many.
 const BUFFER: libc::c_int = 512 << 20;
 
-/// The sending side of a device.
+/// Socket by which frames are sent out of a device, past its queueing discipline.
 pub struct Outlet {
     device: String,
     fd: OwnedFd,
     vectors: Vec<libc::iovec>,
 }
 
-/// Result of sending packets by one call.
+/// Result of [`Outlet::send`]: how many packets were sent, and why no more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Number of packets sent, from the first on. Fewer than all means that the device had no room
@@ -53,7 +54,8 @@ impl Outlet {
         Ok(Self { device: device.to_owned(), fd, vectors: Vec::with_capacity(BATCH) })
     }
 
-    /// Sends packets, each preceded by the header of its offloads.
+    /// Sends packets, each preceded by the header of its offloads ([`Offload`](crate::Offload)),
+    /// without waiting for room.
     ///
     /// # Errors
     /// See [`PacketError`].
@@ -82,6 +84,7 @@ impl Outlet {
         }
     }
 
+    /// Sends the packets of `vectors` by one system call, without waiting for room.
     fn send_batch(&mut self) -> Result<Sent, PacketError> {
         let mut headers: [libc::mmsghdr; BATCH] =
             // SAFETY: all zeros is a valid mmsghdr: no name, no data, no control.

@@ -2,9 +2,9 @@
 
 use std::io;
 
-/// Gives the calling thread real-time priority, 1 to 99, above ordinary threads; the kernel's own
-/// real-time threads have 50. Needs root or `RLIMIT_RTPRIO`. Threads that it starts do not inherit
-/// it.
+/// Gives the calling thread real-time priority (`SCHED_FIFO`), 1 to 99, above ordinary threads; the
+/// kernel's own real-time threads have 50. Needs root or `RLIMIT_RTPRIO`. Threads that it starts do
+/// not inherit it.
 ///
 /// # Errors
 /// The kernel refuses a system call.
@@ -20,6 +20,7 @@ pub fn give() -> io::Result<()> {
     schedule(libc::SCHED_IDLE, 0)
 }
 
+/// Sets the scheduling policy and priority of the calling thread.
 fn schedule(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
     // The kernel's `struct sched_param` has this member only. Its own call: musl's function
     // refuses.

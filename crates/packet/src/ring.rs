@@ -21,7 +21,7 @@ use crate::{PacketError, socket};
 const BEFORE_FRAME: usize = 80;
 /// Alignment of the headers in the ring (`TPACKET_ALIGNMENT`), in bytes.
 const ALIGNMENT: usize = 16;
-/// Sizes of blocks to choose from.
+/// Sizes of blocks to choose from, in bytes.
 const BLOCKS: [usize; 7] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 
 /// Layout of a ring: the sizes of its slots and blocks.
@@ -49,18 +49,19 @@ impl Geometry {
         ByteCount::new(self.0.length() as u64)
     }
 
-    /// The longest frame that fits into a slot.
+    /// Length of the longest frame that fits into a slot, in bytes.
     #[must_use]
     pub fn longest(self) -> usize {
         self.0.slot - BEFORE_FRAME
     }
 }
 
+/// Bytes at the end of a block that no whole slot fits into.
 fn waste(block: usize, slot: usize) -> usize {
     block % slot
 }
 
-/// A frame in a ring, until it is given back.
+/// Handle of a frame that a [`Ring`] holds, until the slot is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     index: u32,
@@ -68,7 +69,7 @@ pub struct Slot {
     start: u16,
 }
 
-/// A frame that has arrived.
+/// A frame that has arrived in a [`Ring`], with its time, length and offloads.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// Slot of the ring that holds the frame.
@@ -102,8 +103,8 @@ impl Ring {
         Ok(Self { slots })
     }
 
-    /// Passes frames that have arrived to `take`, at most `limit`, oldest first; returns their
-    /// number.
+    /// Passes frames that have arrived to `take`, at most `limit`, oldest first, without waiting;
+    /// returns their number.
     ///
     /// Every frame stays in the ring until [`Ring::give_back`].
     pub fn receive(&mut self, limit: usize, mut take: impl FnMut(&Self, Arrival)) -> usize {
@@ -122,7 +123,7 @@ impl Ring {
         Geometry(self.slots.layout())
     }
 
-    /// The frame as it arrived, without the header of its offloads.
+    /// The bytes of the frame in a slot as it arrived, without the header of its offloads.
     #[must_use]
     pub fn frame(&self, slot: Slot, length: usize) -> &[u8] {
         &self.frame_with_offload(slot, length)[offload::LENGTH..]
@@ -140,7 +141,7 @@ impl Ring {
         self.slots.give_back(slot.index as usize);
     }
 
-    /// Frames that found no free slot, since the ring was opened.
+    /// Number of frames that found no free slot since the ring was opened.
     ///
     /// # Errors
     /// See [`PacketError`].
@@ -148,6 +149,7 @@ impl Ring {
         self.slots.overflow()
     }
 
+    /// Describes the frame in a slot that the kernel has filled.
     fn arrival(&self, filled: &Filled, from_date: FromDate) -> Arrival {
         let Filled { index, header } = filled;
         let start = header.tp_mac - offload::LENGTH as u16;

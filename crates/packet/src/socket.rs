@@ -22,6 +22,7 @@ pub(crate) fn open_cooked(device: &str) -> Result<OwnedFd, PacketError> {
     open_kind(device, libc::SOCK_DGRAM)
 }
 
+/// Opens a packet socket of the type `SOCK_RAW` or `SOCK_DGRAM`.
 fn open_kind(device: &str, kind: libc::c_int) -> Result<OwnedFd, PacketError> {
     // SAFETY: socket takes three integers; the descriptor that it returns has no other owner.
     let fd = unsafe { libc::socket(libc::AF_PACKET, kind | libc::SOCK_CLOEXEC, 0) };
@@ -32,7 +33,7 @@ fn open_kind(device: &str, kind: libc::c_int) -> Result<OwnedFd, PacketError> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// An option of a socket.
+/// Number of an option of setsockopt(2), with its level and its name in errors.
 #[derive(Clone, Copy)]
 pub(crate) struct SocketOption {
     /// Level of the protocol stack to which the option belongs, such as `SOL_SOCKET`.
@@ -59,11 +60,11 @@ impl SocketOption {
     }
 }
 
-/// Filter of the packets that a socket receives, in the classic language of BPF.
+/// Option that sets the filter of the packets that a socket receives, in classic BPF.
 pub(crate) const ATTACH_FILTER: SocketOption =
     SocketOption::socket(libc::SO_ATTACH_FILTER, "setsockopt(SO_ATTACH_FILTER)");
 
-/// Header of the offloads before each packet (packet(7), linux/virtio_net.h).
+/// Option that puts the header of the offloads before each packet (packet(7), linux/virtio_net.h).
 pub(crate) const VNET_HEADER: SocketOption = SocketOption::packet(libc::PACKET_VNET_HDR, "setsockopt(PACKET_VNET_HDR)");
 
 /// Sets an option to a plain C value. `device` is the name in errors.
@@ -76,7 +77,8 @@ pub(crate) fn set<T: Copy>(fd: &impl AsRawFd, device: &str, option: SocketOption
     if result == 0 { Ok(()) } else { Err(PacketError::last(call, device)) }
 }
 
-/// Binds to the device; `protocol` 0 receives nothing.
+/// Binds a packet socket to the device, to receive packets of the Ethernet type `protocol`; 0
+/// receives none.
 ///
 /// # Errors
 /// See [`PacketError`].
@@ -91,7 +93,8 @@ pub(crate) fn bind(fd: &OwnedFd, device: &str, protocol: u16) -> Result<(), Pack
     bind_index(fd, device, protocol, index as i32)
 }
 
-/// Binds to all devices of this thread's network namespace.
+/// Binds a packet socket to all devices of this thread's network namespace, to receive packets of
+/// the Ethernet type `protocol`; `device` is the name in errors.
 ///
 /// # Errors
 /// See [`PacketError`].
@@ -99,6 +102,7 @@ pub(crate) fn bind_everywhere(fd: &OwnedFd, device: &str, protocol: u16) -> Resu
     bind_index(fd, device, protocol, 0)
 }
 
+/// Binds a packet socket to the device of this index, 0 for all.
 fn bind_index(fd: &OwnedFd, device: &str, protocol: u16, index: i32) -> Result<(), PacketError> {
     // SAFETY: all zeros is a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -111,10 +115,10 @@ fn bind_index(fd: &OwnedFd, device: &str, protocol: u16, index: i32) -> Result<(
     if result == 0 { Ok(()) } else { Err(PacketError::last("bind(AF_PACKET)", device)) }
 }
 
-/// Leaves out outgoing packets (linux/if_packet.h, Linux 4.20).
+/// Option by which a packet socket receives no outgoing packets (linux/if_packet.h, Linux 4.20).
 const IGNORE_OUTGOING: SocketOption = SocketOption::packet(23, "setsockopt(PACKET_IGNORE_OUTGOING)");
 
-/// Excludes packets that this host sends.
+/// Makes a packet socket receive no packets that this host sends.
 ///
 /// # Errors
 /// See [`PacketError`].
@@ -122,8 +126,8 @@ pub(crate) fn ignore_outgoing(fd: &OwnedFd, device: &str) -> Result<(), PacketEr
     set(fd, device, IGNORE_OUTGOING, 1_i32)
 }
 
-/// Number of packets dropped for lack of room since the last call: the kernel resets the counter
-/// when it is read.
+/// Number of packets that the socket dropped for lack of room since the last call: the kernel
+/// resets the counter when it is read.
 ///
 /// # Errors
 /// See [`PacketError`].

@@ -15,6 +15,7 @@ use std::ops::Range;
 
 use crate::offload::{self, Offload, Segmentation};
 
+/// Length of the Ethernet header, in bytes.
 const ETHERNET: usize = 14;
 const UDP_HEADER: usize = 8;
 const TCP_HEADER: usize = 20;
@@ -25,7 +26,8 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// A packet of many frames, as segmentation offload makes it, parsed.
+/// Parsed headers of a packet of many frames, as segmentation offload makes it; cuts packets of
+/// some of the frames out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superpacket {
     offload: Offload,
@@ -40,7 +42,7 @@ pub struct Superpacket {
 }
 
 impl Superpacket {
-    /// Parses `frame`; `None` if it is just one frame, or in an unknown form.
+    /// Parses the headers of `frame`; `None` if it is just one frame, or in an unknown form.
     #[must_use]
     pub fn parse(frame: &[u8], offload: Offload) -> Option<Self> {
         let tcp = match offload.segmentation() {
@@ -77,7 +79,7 @@ impl Superpacket {
         self.headers + self.segment.min(self.payload.saturating_sub(index * self.segment))
     }
 
-    /// A packet made of some of the frames of `frame`, preceded by the header of its offloads.
+    /// Makes a packet of some of the frames of `frame`, preceded by the header of its offloads.
     #[must_use]
     pub fn cut(&self, frame: &[u8], frames: Range<usize>) -> Vec<u8> {
         let mut packet = Vec::new();
@@ -106,6 +108,8 @@ impl Superpacket {
         self.mend_checksum(cut);
     }
 
+    /// Sets length, identification and checksum in the IP header of a packet that was cut out,
+    /// before which `skipped` frames were.
     fn mend_ip(&self, frame: &mut [u8], skipped: u16) {
         let length = frame.len() - self.ip;
         let header = &mut frame[self.ip..self.transport];
@@ -121,6 +125,9 @@ impl Superpacket {
         header[10..12].copy_from_slice(&checksum.to_be_bytes());
     }
 
+    /// Sets sequence number and flags in the TCP header of a packet that was cut out `skipped`
+    /// bytes behind the first segment; `first` and `last` tell whether it has the first and the
+    /// last frame.
     fn mend_tcp(&self, frame: &mut [u8], skipped: u32, first: bool, last: bool) {
         let tcp = &mut frame[self.transport..self.headers];
         let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]).wrapping_add(skipped);
@@ -133,9 +140,9 @@ impl Superpacket {
         }
     }
 
-    /// The partial checksum is the sum of the pseudo header (RFC 9293 section 3.1, RFC 8200 section
-    /// 8.1), of which only the length differs; its destination is that of a routing header where
-    /// there is one.
+    /// Sets the partial checksum of a packet that was cut out: the sum of the pseudo header (RFC
+    /// 9293 section 3.1, RFC 8200 section 8.1), of which only the length differs; its destination
+    /// is that of a routing header where there is one.
     fn mend_checksum(&self, frame: &mut [u8]) {
         let whole = folded((self.headers - self.transport + self.payload) as u32);
         let length = folded((frame.len() - self.transport) as u32);
@@ -146,10 +153,12 @@ impl Superpacket {
     }
 }
 
+/// Sum of the 16-bit words of an IP header, for its checksum.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]))).sum()
 }
 
+/// One's complement sum in 16 bits, carries added.
 fn folded(mut sum: u32) -> u16 {
     while sum > 0xffff {
         sum = (sum >> 16) + (sum & 0xffff);

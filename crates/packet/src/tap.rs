@@ -13,15 +13,23 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use crate::{Offload, PacketError};
 
+/// File that is opened to make a tap device.
 const CLONE: &str = "/dev/net/tun";
 // linux/if_tun.h
+/// Number of the ioctl that makes the device (linux/if_tun.h).
 const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
+/// Flag: frames with their Ethernet headers.
 const IFF_TAP: libc::c_short = 0x0002;
+/// Flag: no header of the driver's own before each frame.
 const IFF_NO_PI: libc::c_short = 0x1000;
+/// Flag: the header of the offloads before each frame.
 const IFF_VNET_HDR: libc::c_short = 0x4000;
+/// Flag: fail if there is a device of this name.
 const IFF_TUN_EXCL: u16 = 0x8000;
+/// Number of the ioctl that sets the offloads of the device.
 const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0;
-/// TCP offloads of a tap device: `TUN_F_CSUM`, `TUN_F_TSO4`, `TUN_F_TSO6`, `TUN_F_TSO_ECN`.
+/// Checksum and TCP offloads of a tap device: `TUN_F_CSUM`, `TUN_F_TSO4`, `TUN_F_TSO6`,
+/// `TUN_F_TSO_ECN`.
 const OFFLOADS: libc::c_ulong = 0x01 | 0x02 | 0x04 | 0x08;
 /// UDP offloads of a tap device, since Linux 6.2: `TUN_F_USO4`, `TUN_F_USO6`.
 const DATAGRAMS: libc::c_ulong = 0x20 | 0x40;
@@ -98,8 +106,8 @@ impl Tap {
         }
     }
 
-    /// Passes a frame to the host. One for which it has no room at the moment, or that comes while
-    /// the device is down, is lost, as on any device.
+    /// Passes a frame to the host, as if it arrived at the device. One for which it has no room at
+    /// the moment, or that comes while the device is down, is lost, as on any device.
     ///
     /// # Errors
     /// See [`PacketError`].

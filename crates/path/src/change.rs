@@ -8,7 +8,7 @@
 use icdc_units::{Rate, Span};
 use serde::{Deserialize, Serialize};
 
-/// New properties of a path from some time on.
+/// Properties that a path takes on at a given time during a run: a new route, rate, or an outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Time of the change, since the first frame arrived.

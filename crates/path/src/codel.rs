@@ -21,10 +21,10 @@
 use icdc_units::{Span, Time};
 use serde::{Deserialize, Serialize};
 
-/// Intervals after which the drop count of an earlier dropping state is forgotten.
+/// Number of intervals after which the drop count of an earlier dropping state is forgotten.
 const REMEMBERED: u64 = 16;
 
-/// CoDel's parameters.
+/// Parameters of CoDel (RFC 8289).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameters {
     /// Target: the acceptable sojourn time of packets in the queue.
@@ -113,6 +113,8 @@ impl Codel {
         true
     }
 
+    /// Whether sojourn times, of which `sojourn` is the next, have been at or above the target for
+    /// an interval.
     fn is_above(&mut self, now: Time, sojourn: Span) -> bool {
         if sojourn < self.parameters.target {
             self.above_from = None;
@@ -122,8 +124,8 @@ impl Codel {
         now >= from
     }
 
-    /// The control law: the next drop is `interval / √count` later, because TCP's throughput
-    /// depends on the square root of the drop rate (RFC 8289).
+    /// Control law: the time of the drop that follows one at `time` is `interval / √count` later,
+    /// because TCP's throughput depends on the square root of the drop rate (RFC 8289).
     fn after(&self, time: Time) -> Time {
         let nanos = self.parameters.interval.as_nanos() as f64 / f64::from(self.count).sqrt();
         time + Span::from_nanos(nanos as u64)

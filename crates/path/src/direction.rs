@@ -128,12 +128,15 @@ impl Direction {
         fate
     }
 
+    /// Applies a change of the path, whose time has come at `at`.
     fn change(&mut self, at: Time, change: &Change) {
         self.bottleneck.change_rate(at, change.rate);
         self.delay.change(change.delay);
         self.is_cut = change.cut;
     }
 
+    /// Sends a frame through port, loss, bottleneck and delay in sequence, and returns its fate;
+    /// counts nothing but the longest queue.
     fn pass(&mut self, now: Time, frame: Frame) -> Fate {
         let received = match self.port.receive(now, frame) {
             Reception::Received(at) => at,
@@ -174,7 +177,8 @@ impl Direction {
         self.bottleneck.queued(now)
     }
 
-    /// Time that a frame sent at `now` waits for the host's line; zero without one.
+    /// Time that a frame sent at `now` waits for the line between host and path; zero without such
+    /// a line.
     #[must_use]
     pub fn line_backlog(&self, now: Time) -> Span {
         self.port.backlog(now)

@@ -25,8 +25,8 @@ impl DropTail {
         Self { transmitter: Transmitter::new(rate), limit }
     }
 
-    /// The time at which the last bit of a frame that arrives at `now` has left, or `None` if the
-    /// queue has no room for it.
+    /// Accepts a frame that arrives at `now`, and returns the time at which its last bit has left;
+    /// `None` if the queue has no room and the frame is dropped.
     pub fn offer(&mut self, now: Time, wire_length: ByteCount) -> Option<Time> {
         self.has_room(now, wire_length).then(|| self.transmitter.send(now, wire_length))
     }

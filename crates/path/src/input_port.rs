@@ -12,7 +12,7 @@ use icdc_units::{Rate, Span, Time};
 
 use crate::{Frame, Transmitter};
 
-/// Longest wait for the line; frames beyond it are dropped.
+/// Longest wait of a frame for the host's line; frames beyond it are dropped.
 const LONGEST_WAIT: Span = Span::from_millis(100);
 
 /// Input port of the path, which charges frames to the line of the attached host.
@@ -21,7 +21,7 @@ pub struct InputPort {
     line: Option<Transmitter>,
 }
 
-/// Outcome of a frame at the port.
+/// Outcome of a frame at the input port: received by the path, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {
     /// The port has received the frame at this time.

@@ -63,7 +63,8 @@ use icdc_units::ByteCount;
 /// delimiter 8, frame check sequence 4, gap between frames 12 (IEEE 802.3).
 pub const WIRE_OVERHEAD: ByteCount = ByteCount::new(24);
 
-/// One frame as the path sees it.
+/// An Ethernet frame as the model of a path needs it: its length, and how it may be dropped or
+/// marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Length of Ethernet header and payload, in bytes.

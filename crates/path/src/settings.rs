@@ -8,14 +8,15 @@ use crate::codel::Parameters;
 use crate::loss::Model;
 use crate::{Change, Frame, WIRE_OVERHEAD};
 
-/// Fastest bottleneck: beyond any Ethernet that is sold.
+/// Highest rate of a bottleneck or line that settings may have: beyond any Ethernet that is sold.
 pub const MAX_RATE: Rate = Rate::from_bits_per_second(1_600_000_000_000);
-/// Longest delay of one direction: thirty seconds are beyond the Moon and back, and any TCP.
+/// Longest delay of one direction that settings may have, jitter included: thirty seconds are
+/// beyond the Moon and back, and any TCP.
 pub const MAX_DELAY: Span = Span::from_secs(30);
-/// Most packets that may be listed for loss.
+/// Maximum number of packets in the list of a [`Model::Listed`].
 const MAX_LISTED: usize = 1_000_000;
 
-/// Settings of one direction of a path.
+/// Settings of one direction of an emulated or simulated path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Rate of the bottleneck, in bits on the wire.
@@ -181,6 +182,7 @@ impl Settings {
     }
 }
 
+/// Checks the loss model's ratio, length of bursts, or length of its list.
 fn check_loss(loss: &Model) -> Result<(), SettingsError> {
     match *loss {
         Model::Random(ratio) | Model::Burst { ratio, .. } if !(0.0..=1.0).contains(&ratio) => {

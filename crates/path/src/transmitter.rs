@@ -12,7 +12,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// A transmitter that serves frames in order at a constant rate.
+/// A line that sends frames in order at a constant rate; computes the time at which each has left.
 #[derive(Clone, Debug)]
 pub struct Transmitter {
     rate: Rate,

@@ -14,15 +14,24 @@ pub const ACCESS: &[u8] = b"system.posix_acl_access";
 /// Name of the extended attribute with the list that a directory passes on to new items in it.
 pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 
+/// First bytes of a list: the version of its encoding, 2.
 const VERSION: [u8; 4] = 2_u32.to_le_bytes();
+/// Length of an entry in bytes.
 const ENTRY: usize = 8;
+/// Number in an entry whose tag names no user or group.
 const NO_ID: u32 = u32::MAX;
 
+/// Tag of the entry for the file's owner.
 const OWNER: u16 = 0x01;
+/// Tag of an entry for a user that it names by number.
 const USER: u16 = 0x02;
+/// Tag of the entry for the file's group.
 const OWNING_GROUP: u16 = 0x04;
+/// Tag of an entry for a group that it names by number.
 const GROUP: u16 = 0x08;
+/// Tag of the entry with the most that named users and all groups may do.
 const MASK: u16 = 0x10;
+/// Tag of the entry for all other users.
 const OTHERS: u16 = 0x20;
 
 /// Whether an extended attribute is an access control list.
@@ -85,6 +94,7 @@ fn entries_of(list: &[u8]) -> &[[u8; ENTRY]] {
     list.strip_prefix(&VERSION).map_or(&[], |entries| entries.as_chunks().0)
 }
 
+/// The user or group that an entry names by number; `None` for an entry of another tag.
 fn named_by(entry: &[u8; ENTRY]) -> Option<Named> {
     match tag(entry) {
         USER => Some(Named::User(id(entry))),
@@ -93,18 +103,23 @@ fn named_by(entry: &[u8; ENTRY]) -> Option<Named> {
     }
 }
 
+/// Number of the user or group in an entry; [`NO_ID`] where its tag has none.
 fn id(entry: &[u8; ENTRY]) -> u32 {
     u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]])
 }
 
+/// Permissions of an entry: read 4, write 2, execute 1.
 fn permissions(entry: &[u8; ENTRY]) -> u16 {
     u16::from_le_bytes([entry[2], entry[3]])
 }
 
+/// Tag of an entry, which says whom it is about.
 fn tag(entry: &[u8; ENTRY]) -> u16 {
     u16::from_le_bytes([entry[0], entry[1]])
 }
 
+/// Whether the kernel would take an entry by itself: its tag is known, its number is there where
+/// the tag needs one, and its permissions are read, write and execute.
 fn is_entry(entry: &[u8; ENTRY]) -> bool {
     // The kernel ignores the number of the others.
     let is_known = match tag(entry) {

@@ -22,7 +22,8 @@ pub const LEAVES: usize = BLOCK_SIZE / LEAF_SIZE;
 /// First half of the BLAKE3 digest of a leaf's bytes.
 pub type LeafDigest = [u8; 16];
 
-/// Digests of a file at the destination, for the sender of the file that replaces it.
+/// Message of the receiver: digests of parts of a file at the destination, so that the sender of
+/// the file that replaces it sends only what differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Basis {
     /// Id of the file.
@@ -43,6 +44,7 @@ pub fn leaf_digests(block: &[u8]) -> Vec<LeafDigest> {
     block.chunks(LEAF_SIZE).map(leaf_digest).collect()
 }
 
+/// First 16 bytes of the BLAKE3 digest of a leaf's bytes.
 fn leaf_digest(leaf: &[u8]) -> LeafDigest {
     let digest = blake3::hash(leaf);
     let mut half = [0; 16];

@@ -22,10 +22,15 @@ use crate::blocks::block_count;
 use crate::message::Digest;
 use crate::seal::{CHECK_LENGTH, Seal};
 
+/// First bytes of a journal of blocks.
 const MAGIC: &[u8; 8] = b"icdcblk\0";
+/// Version of the journal's encoding.
 const FORMAT: u32 = 1;
+/// Context from which the key of the journal's check values is derived.
 const CONTEXT: &str = "icdc 1 block journal";
+/// Length of the header without its check value, in bytes.
 const FIELDS_LENGTH: usize = 8 + 4 + 16 + 8 + 32;
+/// Length of a record without its check value, in bytes.
 const BODY_LENGTH: usize = 4 + 32;
 
 /// Length of the header in bytes.
@@ -53,7 +58,8 @@ pub struct BlockJournal {
     seal: Seal,
 }
 
-/// Decoded contents of a journal.
+/// Contents of a journal of blocks: what is durable of the unfinished file, and where the journal
+/// is continued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
     /// The durable blocks of the file, with their digests.

@@ -17,6 +17,7 @@ use crate::digest::RootHasher;
 use crate::limits::{BLOCK_SIZE, MAX_HELD};
 use crate::message::{Digest, EntryId, Held};
 
+/// Number of blocks in a page: one bit of a word for each.
 const PAGE_BLOCKS: u32 = u64::BITS;
 
 /// A block number beyond the end of the file.
@@ -32,7 +33,8 @@ pub struct BeyondEnd {
 /// A set of blocks of one file that needs no values.
 pub type BlockSet = BlockMap<()>;
 
-/// The blocks of one file that are present, each with a value.
+/// Blocks of one file that are present at an end or described by a journal, each with a value: by
+/// default its BLAKE3 chaining value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockMap<V = Digest> {
     size: u64,

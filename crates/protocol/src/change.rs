@@ -11,8 +11,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Request for a change. Paths are as the user wrote them, relative to the root that the key is
-/// confined to.
+/// Request to make directories, or to remove or rename items, at the far end. Paths are as the user
+/// wrote them, relative to the root that the key is confined to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChangeRequest {
     /// Make directories.
@@ -56,7 +56,8 @@ impl ChangeRequest {
     }
 }
 
-/// A message of a change.
+/// Message of a change: the near end agrees to a removal that was counted, the far end tells what
+/// is made, removed or renamed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChangeMessage {
     /// A removal would take this much.
@@ -96,7 +97,7 @@ impl ChangeMessage {
     }
 }
 
-/// Number of items of a change.
+/// Number of items that a change is about, or has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeCount {
     /// Number of items, directories included.

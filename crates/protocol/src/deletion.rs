@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::ChangedItem;
 
-/// Settings of the deletion of extra items.
+/// Settings by which a mirror's receiver deletes items that the source does not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delete {
     /// Rules over paths from the transfer root: what they exclude is never deleted.
@@ -21,8 +21,8 @@ pub struct Delete {
     pub allow_empty_source: bool,
 }
 
-/// Deletion at the receiver of items that its sender does not announce, for the sender: by this it
-/// tells what it leaves out, and awaits the deletion.
+/// Deletion at the receiver of items that are not announced, as the sender is told of it: the
+/// sender then tells what it leaves out, and awaits the end of the deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mirrored {
     /// Nothing is deleted.
@@ -37,7 +37,7 @@ pub enum Mirrored {
     Snapshot,
 }
 
-/// Limit on the number of deleted items.
+/// Limit on the number of items that a mirror may delete; if there are more, it deletes none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MaxDelete {
     /// This many items.
@@ -47,7 +47,8 @@ pub enum MaxDelete {
     Percent(u8),
 }
 
-/// Items of a source directory that are not announced.
+/// Items of a source directory that the sender does not announce though they may exist there, so
+/// that the receiver does not delete those of their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeftOut {
     /// Items with these names exist at the source.

@@ -67,6 +67,7 @@ pub fn zero_block_value(offset: u64, file_size: u64) -> Digest {
     value_of_pieces(offset, pieces, file_size)
 }
 
+/// [`block_value`] of a block whose data are `pieces`, one after the other.
 fn value_of_pieces<'a>(offset: u64, pieces: impl Iterator<Item = &'a [u8]>, file_size: u64) -> Digest {
     assert!(offset.is_multiple_of(BLOCK_SIZE as u64), "blocks start at multiples of {BLOCK_SIZE}");
     let mut hasher = Hasher::new();
@@ -135,6 +136,7 @@ impl RootHasher {
         self.subtrees.pop()
     }
 
+    /// Replaces the last two subtrees by the one above them, whose value `merge` computes.
     fn merge_last(&mut self, merge: impl FnOnce(&Digest, &Digest, Mode<'_>) -> Digest) {
         if let (Some(right), Some(left)) = (self.subtrees.pop(), self.subtrees.pop()) {
             self.subtrees.push(merge(&left, &right, Mode::Hash));

@@ -16,9 +16,11 @@ use std::collections::BTreeMap;
 
 use crate::message::FileDigest;
 
+/// First line of a cache file, with the version of its format.
 const HEADER: &[u8] = b"icdc digests 1\n";
 /// Name of the key for check values.
 const CONTEXT: &str = "icdc digest cache 1";
+/// Length of the check value at the end of the file, in bytes.
 const CHECK_LENGTH: usize = blake3::OUT_LEN;
 /// Length of an entry in bytes.
 const ENTRY: usize = 83;
@@ -31,7 +33,8 @@ const DAYS_KEPT: u16 = 90;
 /// Days after which it is noted anew that a file was met: not every run writes the cache.
 const DAYS_UNNOTED: u16 = 7;
 
-/// A file, whatever its name and contents are.
+/// Identity of a file on its host, by which its digest is looked up, whatever its name and contents
+/// are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileNumbers {
     /// Device number of the file system.
@@ -52,7 +55,8 @@ pub struct FileVersion {
     pub ctime: (i64, u32),
 }
 
-/// The digest of a version of a file.
+/// Entry of the digest cache: digest of a file's contents, the version of the file that it is of,
+/// and the day on which that was last seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownDigest {
     /// The version that was read.
@@ -71,7 +75,8 @@ impl KnownDigest {
     }
 }
 
-/// The entries of a cache.
+/// Contents of a digest cache in memory: digests of files that earlier runs of the user have read,
+/// each with the version of the file that it is of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
     /// The entries, in their order, encoded.
@@ -101,7 +106,7 @@ impl Digests {
         Some(digests)
     }
 
-    /// The cache file of these entries.
+    /// The bytes of a cache file with these entries.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut file = Vec::with_capacity(HEADER.len() + self.entries.len() + CHECK_LENGTH);
@@ -179,6 +184,7 @@ impl Digests {
     }
 }
 
+/// Appends an entry of [`ENTRY`] bytes.
 fn encode_entry(out: &mut Vec<u8>, FileNumbers { device, inode }: FileNumbers, known: &KnownDigest) {
     let FileVersion { size, mtime, ctime } = known.version;
     [device, inode, size].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
@@ -202,6 +208,7 @@ fn take<const N: usize>(left: &mut &[u8]) -> Option<[u8; N]> {
     Some(*taken)
 }
 
+/// Check value of the bytes of a cache file before it.
 fn check(bytes: &[u8]) -> [u8; CHECK_LENGTH] {
     blake3::derive_key(CONTEXT, bytes)
 }

@@ -72,6 +72,8 @@ impl Prefix {
         Self::new(u32::from_le_bytes([h0, h1, h2, h3]) as usize, u32::from_le_bytes([p0, p1, p2, p3]) as usize)
     }
 
+    /// The prefix with these lengths, in bytes; fails if there is no head, or one of them is too
+    /// long.
     fn new(head: usize, payload: usize) -> Result<Self, FrameError> {
         if head == 0 {
             return Err(FrameError::NoHead);

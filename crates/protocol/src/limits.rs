@@ -78,11 +78,12 @@ pub const MAX_CONGESTION_NAME: usize = 15;
 pub const MAX_ADDRESSES: usize = 16;
 /// Longest host name or address, in bytes.
 pub const MAX_HOST: usize = 255;
-/// Largest ring that an end may ask of another, in bytes.
+/// Largest ring (blocks of memory between the receiver's sockets and its disk) that an end may ask
+/// of another, in bytes.
 pub const MAX_RING_BYTES: u64 = 64 << 30;
-/// Least length of a copy without disks, in bytes: smaller files are written whole.
+/// Least length of a copy of zeros without disks, in bytes: smaller files are written whole.
 pub const MIN_DISKLESS_BYTES: u64 = BLOCK_SIZE as u64;
-/// Greatest length of a copy without disks, in bytes: ten minutes at 100 Gbit/s.
+/// Greatest length of a copy of zeros without disks, in bytes: ten minutes at 100 Gbit/s.
 pub const MAX_DISKLESS_BYTES: u64 = 8 << 40;
 /// Most stages in the report of time by stage.
 pub const MAX_STAGES: usize = 64;

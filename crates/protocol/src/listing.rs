@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::choice::TimeStamp;
 
-/// Request for a listing.
+/// Request for a listing of a directory or tree at the far end: names, metadata, digests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListRequest {
     /// Path as the user wrote it, relative to the root that the key is confined to.
@@ -33,7 +33,7 @@ pub struct ListRequest {
     pub rules: Vec<Rule>,
 }
 
-/// Directories whose items are listed.
+/// Depth of a listing: only the directory that is named, or all below it as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ListReach {
     /// Only the directory that the path names.
@@ -53,7 +53,7 @@ pub enum ListDetail {
     Digests(ListDigest),
 }
 
-/// Digest of a regular file's contents.
+/// Kind of digest of regular files that a listing is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ListDigest {
     /// A digest by which two ends compare files, 32 bytes: BLAKE3 of the contents; of a file of more
@@ -79,7 +79,8 @@ impl ListDigest {
     }
 }
 
-/// A message of a listing.
+/// Message of a listing: records from the far end, or from the near end how much of them it has
+/// used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ListMessage {
     /// Next records of the listing.
@@ -94,7 +95,7 @@ pub enum ListMessage {
     },
 }
 
-/// A record of a listing.
+/// A record of a listing: an item, or that a directory cannot be read or has no further items.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Listed {
     /// An item of the directory that was opened last; first of all, the item that the path names,
@@ -120,7 +121,7 @@ pub struct ListedItem {
     pub metadata: Option<ListedMetadata>,
 }
 
-/// Kind of a listed item.
+/// Kind of a listed item, with the digest of a file or the target of a symbolic link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ListedKind {
     /// A regular file.

@@ -44,7 +44,7 @@ pub const DATA_MAGIC: [u8; 5] = *b"icdcm";
 /// Length of a data connection's opening in bytes: magic, proof, length of the run-up.
 pub const DATA_OPENING: usize = DATA_MAGIC.len() + size_of::<Proof>() + 2;
 
-/// Parameters of a measurement.
+/// Parameters of a measurement of throughput, which the near end asks of the far end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasureRequest {
     /// Whether the far end sends, instead of the near one.
@@ -123,7 +123,7 @@ impl Sample {
     }
 }
 
-/// Results of the receiver.
+/// Results of a measurement at its receiver: bytes, time and arrivals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Received {
     /// Number of bytes of data received.
@@ -143,7 +143,7 @@ pub struct Received {
     pub notices: Vec<String>,
 }
 
-/// Results of the sender.
+/// Results of a measurement at its sender: what its TCP connections did, and what limited them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     /// Congestion control in use.
@@ -246,11 +246,13 @@ pub(crate) fn congestion(name: &str) -> Checked {
     )
 }
 
+/// Checks number and lengths of texts for the user.
 fn texts(texts: &[String]) -> Checked {
     require(texts.len() <= MAX_MEASURE_ERRORS, "too many errors")?;
     require(texts.iter().all(|text| text.len() <= MAX_TEXT), "a text too long")
 }
 
+/// Success if the rule holds, otherwise the rule as the error.
 fn require(holds: bool, rule: &'static str) -> Checked {
     if holds { Ok(()) } else { Err(rule) }
 }

@@ -319,7 +319,7 @@ impl Message {
     }
 }
 
-/// Congestion control that the sending end uses.
+/// Congestion control that the sending end's TCP uses, told to the other end for its user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Congestion {
     /// Name of the congestion control in the kernel.
@@ -328,7 +328,8 @@ pub struct Congestion {
     pub instead: String,
 }
 
-/// First message of the sender.
+/// Message of the sender that describes the run: the digest by which an interrupted one is
+/// recognized, and the sources, some of which may have come ahead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begin {
     /// Digest that identifies source host and source paths, so that an interrupted run is
@@ -352,7 +353,7 @@ pub struct Source {
 /// Identity of a file or directory to ends on the same running kernel; it means nothing to others.
 pub type Identity = [u8; 16];
 
-/// Kind of a source.
+/// Kind of a source, by which the receiver decides where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SourceKind {
     /// A file, a link or anything else that is not a directory.
@@ -497,7 +498,7 @@ pub struct PackItem {
     pub digest: Digest,
 }
 
-/// Something that the sender leaves out.
+/// Something at the source that the sender has found and does not send, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// Path, as the sender shows it.
@@ -509,7 +510,7 @@ pub struct Problem {
     pub error: bool,
 }
 
-/// Totals of the scan.
+/// Totals of the sender's scan so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Number of entries of any kind.
@@ -522,7 +523,8 @@ pub struct Totals {
     pub complete: bool,
 }
 
-/// Last message of the sender.
+/// Last message of the sender, once every item is accounted for: digest of the tree, and statistics
+/// of the session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goodbye {
     /// Digest over names, metadata and file digests of all items, in scan order.
@@ -537,7 +539,8 @@ pub struct Goodbye {
     pub limited_by: Vec<(String, u64)>,
 }
 
-/// First message of the receiver.
+/// Message of the receiver once it knows where the sources go, which the sender confirms; a later
+/// one asks whether the sender is still connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
     /// Whether an earlier run of the same job was interrupted here and is continued.
@@ -566,7 +569,7 @@ pub struct Wants {
     pub answers: Vec<Want>,
 }
 
-/// Request of the receiver for one entry.
+/// Answer of the receiver to one announced entry: what of it is to be sent, or why nothing is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Want {
     /// All of it is wanted (for a directory or link: it will be made, nothing to send).
@@ -609,7 +612,8 @@ pub enum Kept {
     Missing,
 }
 
-/// State of the receiver.
+/// State of the receiver, sent several times a second: what has arrived and is durable, and how
+/// full the ring of blocks before its disk is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feedback {
     /// Number of payload bytes received in this session.
@@ -625,7 +629,7 @@ pub struct Feedback {
     pub write_rate: Option<u64>,
 }
 
-/// Refusal of a request or of a session.
+/// Refusal of a request, or end of a session by one of its ends, with the reason for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// Kind of the refusal, which determines the exit code and the client's next step.
@@ -641,7 +645,7 @@ impl Refusal {
     }
 }
 
-/// Kinds of refusal.
+/// Kind of a refusal, by which the other end chooses its exit code and its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusalKind {
     /// The key does not have the right to do this.

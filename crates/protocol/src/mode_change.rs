@@ -60,7 +60,7 @@ pub enum UserClass {
     Others,
 }
 
-/// Effect of copied permissions.
+/// Effect of permissions that are copied from one class of users to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Copied {
     /// They are given.
@@ -70,7 +70,8 @@ pub enum Copied {
 }
 
 impl ModeChange {
-    /// Whether the change is about directories, or about everything else.
+    /// Whether the change is about directories, if `is_directory`, otherwise whether it is about
+    /// everything else.
     #[must_use]
     pub fn is_of(&self, is_directory: bool) -> bool {
         match self.of {
@@ -80,6 +81,9 @@ impl ModeChange {
         }
     }
 
+    /// Permission bits of an item after this change. `mode` has those that earlier changes have
+    /// left; the pair says whether it is a directory, and whether it was executable before all
+    /// changes.
     fn apply(&self, mode: u16, (is_directory, was_executable): (bool, bool)) -> u16 {
         let copied = self.copied.map_or(0, |copied| copied.bits(mode));
         let withheld = match self.execution {
@@ -95,6 +99,7 @@ impl ModeChange {
 }
 
 impl CopiedBits {
+    /// The permission bits that are copied within `mode`, for all classes that are affected.
     fn bits(self, mode: u16) -> u16 {
         let shift = match self.from {
             UserClass::Owner => 6,
@@ -105,6 +110,7 @@ impl CopiedBits {
     }
 }
 
+/// Execute bits of owner, group and others.
 const EXECUTION: u16 = 0o111;
 
 /// Permission bits (lower 12 bits) of an item after these changes.

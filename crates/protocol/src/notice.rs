@@ -14,7 +14,7 @@ pub struct Notice {
     pub first: Vec<Vec<u8>>,
 }
 
-/// Kind of a notice.
+/// Event that items have met without failing and that a notice tells the user of the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoticeKind {

@@ -79,7 +79,7 @@ pub struct Streamed {
 }
 
 impl Streamed {
-    /// Makes the entry of a stream that of a file.
+    /// Makes the announced entry of the stream that of a regular file, with this size and time.
     pub fn describe(&self, entry: &mut Entry) {
         entry.kind = EntryKind::File { size: self.size, version: [0; 16], sparse: false, linked: false };
         (entry.mtime_seconds, entry.mtime_nanos) = (self.mtime_seconds, self.mtime_nanos);
@@ -106,7 +106,8 @@ pub enum FileDigest {
     SparseMap(Digest),
 }
 
-/// Final outcome of one item at the receiver.
+/// Final outcome of one item at the receiver, reported to the sender: it is published and durable,
+/// or has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
     /// Id of the item.

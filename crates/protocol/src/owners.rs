@@ -63,7 +63,7 @@ pub struct OwnerRule {
     pub to: OwnerTarget,
 }
 
-/// Users or groups of the sender.
+/// Users or groups of the sender that a rule is about, by number or name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OwnerPattern {
     /// Those with the numbers from the first to the last, both included.
@@ -82,7 +82,7 @@ pub enum OwnerPattern {
     Nameless,
 }
 
-/// User or group of the receiver.
+/// User or group of the receiver's host that a rule gives to items.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OwnerTarget {
     /// The one of this number.
@@ -99,7 +99,8 @@ impl OwnerMapping {
         self.by == OwnersBy::Names || self.users.iter().chain(&self.groups).any(is_about_names)
     }
 
-    /// Whether any number may become another one.
+    /// Whether the receiver may give an item another number of user or group than the sender
+    /// announces.
     #[must_use]
     pub fn changes_owners(&self) -> bool {
         self.by == OwnersBy::Names || !self.users.is_empty() || !self.groups.is_empty()

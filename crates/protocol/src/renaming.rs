@@ -27,7 +27,8 @@ pub struct Candidates {
     pub places: Vec<CandidatePlace>,
 }
 
-/// Place of a file of the destination.
+/// Place of a file of the destination that may have become an announced item: its source, and its
+/// path from there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CandidatePlace {
     /// Number of the source in whose copy the file is.
@@ -36,7 +37,8 @@ pub struct CandidatePlace {
     pub path: Vec<u8>,
 }
 
-/// Answer to [`Candidates`].
+/// The sender's answer to [`Candidates`]: which of the files the source has no longer, and the
+/// digest of the item, with which the receiver compares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CandidateAnswer {
     /// Id of the item.

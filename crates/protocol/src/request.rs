@@ -138,7 +138,7 @@ pub struct Drive {
     pub receive: ReceiveOptions,
 }
 
-/// Options of the sending end.
+/// Options of a transfer for the end that sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendOptions {
     /// Choice of what of the sources is copied.
@@ -173,7 +173,7 @@ pub struct SendOptions {
     pub known_digests: bool,
 }
 
-/// Options of the receiving end.
+/// Options of a transfer for the end that receives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiveOptions {
     /// Whether to read every file back from the medium before it is published, and those that an
@@ -228,7 +228,7 @@ pub struct ReceiveOptions {
     pub known_digests: bool,
 }
 
-/// Place of the items that are replaced or deleted at the destination.
+/// Place where the receiver keeps the items that the copy replaces or deletes at the destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backup {
     /// Path of the directory for them, absolute or from the parent of the destination: each is kept
@@ -238,8 +238,8 @@ pub struct Backup {
     pub suffix: Vec<u8>,
 }
 
-/// Place of a single directory that is copied under a name. By the rule of `cp`, it depends on
-/// whether the destination exists.
+/// Position of the only source, a directory: it is the destination itself, or goes into it. The
+/// run's first session decides that by the rule of `cp`, and later sessions ask for the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// The destination itself becomes the copy.
@@ -303,8 +303,9 @@ pub enum Missing {
     LeaveOut,
 }
 
-/// A copy without its disks, by which everything else is measured. All options are the defaults but
-/// for rate, congestion control and connections, and nothing is preserved ([`Preserve::NOTHING`]).
+/// A copy of zeros that are read from no disk and written to none, by which everything else is
+/// measured. All options are the defaults but for rate, congestion control and connections, and
+/// nothing is preserved ([`Preserve::NOTHING`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diskless {
     /// Length of the data, in bytes.

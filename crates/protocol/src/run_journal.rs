@@ -25,11 +25,17 @@ use crate::limits::{MAX_PATH, MAX_REMEMBERED, MAX_REMEMBERED_PATHS};
 use crate::message::{Digest, FileDigest, SnapshotTime, TransferId};
 use crate::seal::{CHECK_LENGTH, Seal};
 
+/// First bytes of the journal of a run.
 const MAGIC: &[u8; 8] = b"icdcrun\0";
+/// Version of the journal's encoding.
 const FORMAT: u32 = 1;
+/// Context from which the key of the journal's check values is derived.
 const CONTEXT: &str = "icdc 1 run journal";
+/// Length of the header without its check value, in bytes.
 const FIELDS_LENGTH: usize = SLOT_LENGTH - CHECK_LENGTH;
+/// Offset of a record's body, in bytes: behind check value, tag and length.
 const BODY_START: usize = CHECK_LENGTH + 1 + 2;
+/// Length of the longest record in bytes, its padding included.
 const LONGEST_RECORD: usize = (BODY_START + 8 + MAX_PATH).next_multiple_of(SLOT_LENGTH);
 /// Number of items by which the list of published ones grows, so that it never holds much more than
 /// it needs.
@@ -58,7 +64,8 @@ pub fn item_key(path: &[u8], version: &[u8; 16], shown: (i64, u32)) -> ItemKey {
     key
 }
 
-/// A record of the journal.
+/// A record of a run's journal: an item was published, an unfinished file made or gone, a session
+/// begun, or a snapshot named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
     /// A file is published under its final name, and durable.
@@ -107,7 +114,8 @@ pub struct RunJournal {
     seal: Seal,
 }
 
-/// Decoded contents of a journal.
+/// Contents of the journal of an unfinished run: published items, unfinished files that may exist,
+/// and where the journal is continued.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
     /// The items that were published.
@@ -125,7 +133,8 @@ pub struct Parsed {
     pub snapshot: Option<NamedSnapshot>,
 }
 
-/// Published items of an earlier run.
+/// Items that the journal of an unfinished run names as published, by key, with the digests of
+/// their contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Published {
     /// The items with their digests, and whether the last run has published them; sorted by key
@@ -146,6 +155,8 @@ impl Published {
         self.find(key).is_some_and(|(_, _, last)| *last)
     }
 
+    /// The item of this key, its digest, and whether the last run published it; `None` if it is not
+    /// there.
     fn find(&self, key: &ItemKey) -> Option<&(ItemKey, FileDigest, bool)> {
         let place = self.items.binary_search_by_key(&key, |(key, ..)| key).ok()?;
         self.items.get(place)

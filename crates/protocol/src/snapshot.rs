@@ -23,7 +23,8 @@ const ERA: u64 = 146_097;
 /// Days from 0000-03-01 to 1970-01-01.
 const EPOCH: u64 = 719_468;
 
-/// Settings of a snapshot.
+/// Request to make the copy a snapshot: a directory of the destination named by time, and how many
+/// older ones are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Time at which the run began.
@@ -50,7 +51,7 @@ pub struct Keep {
     pub years: u16,
 }
 
-/// Outcome of a snapshot, from the receiver.
+/// Outcome of the snapshot, or of the removal of an older one, from the receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SnapshotNews {
     /// The snapshot is complete and durable, and [`LATEST`] leads to it; in a dry run, it would have

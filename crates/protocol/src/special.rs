@@ -47,7 +47,7 @@ impl Special {
 }
 
 impl DeviceNumber {
-    /// Whether Linux has such numbers.
+    /// Whether Linux can have such a device: 12 bits of major and 20 of minor number.
     #[must_use]
     pub fn is_valid(self) -> bool {
         self.major < 1 << 12 && self.minor < 1 << 20

@@ -31,7 +31,8 @@ use rules::{Checked, require, text};
 
 pub use names::is_component;
 
-/// The rule that a message breaks.
+/// The rule that a message from the other end breaks, with the message's name and, if it is about
+/// one, the entry's id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; if both ends run the same release of icdc, please report it", self.describe())]
 pub struct Violation {
@@ -41,6 +42,7 @@ pub struct Violation {
 }
 
 impl Violation {
+    /// Names message, entry and rule, for the user.
     fn describe(&self) -> String {
         let Self { message, rule, entry } = self;
         match entry {
@@ -147,18 +149,22 @@ pub fn clip(mut text: String) -> String {
     text
 }
 
+/// The violation of a rule by the message of this name.
 fn violation(message: &'static str, entry: Option<u32>, rule: &'static str) -> Violation {
     Violation { message, rule, entry }
 }
 
+/// Adds the message's name, and the entry's id if there is one, to a broken rule.
 fn in_message(message: &'static str, entry: Option<u32>, checked: Checked) -> Result<(), Violation> {
     checked.map_err(|rule| violation(message, entry, rule))
 }
 
+/// Checks that a message that carries no data has no payload.
 fn require_no_payload(payload_length: usize) -> Checked {
     require(payload_length == 0, "it has a payload, which only Block, Difference, Part and Pack may have")
 }
 
+/// Checks a block of a file, whose payload has data: all of it, or that of its ranges.
 fn block(header: &BlockHeader, payload_length: usize) -> Checked {
     require(payload_length > 0, "it has no data")?;
     if header.ranges.is_empty() {
@@ -185,6 +191,7 @@ fn difference(header: &BlockHeader, payload_length: usize) -> Checked {
     require(sum == payload_length as u64, "data ranges that do not add up to the payload")
 }
 
+/// Checks a description of the receiver's file: numbers of blocks and of leaves.
 fn basis(basis: &Basis) -> Checked {
     require(basis.blocks.len() <= MAX_BASIS_BLOCKS, "too many blocks")?;
     require(basis.blocks.iter().all(|leaves| leaves.len() <= LEAVES), "more leaves than a block has")?;
@@ -193,6 +200,7 @@ fn basis(basis: &Basis) -> Checked {
     require(end.is_some(), "a block number that no file reaches")
 }
 
+/// Checks that the payload is the data of this part of its block.
 fn part(part: &Part, payload_length: usize) -> Checked {
     block_number(part.index)?;
     require(part.length as usize <= BLOCK_SIZE, "more data than a block holds")?;
@@ -200,10 +208,12 @@ fn part(part: &Part, payload_length: usize) -> Checked {
     require(payload_length == part.range().len(), "data that is not that of the part")
 }
 
+/// Checks that a file can have a block of this number.
 fn block_number(index: u32) -> Checked {
     require(index < u32::MAX, "a block number that no file reaches")
 }
 
+/// Checks that the payload is the data of these small files.
 fn pack(items: &[PackItem], payload_length: usize) -> Checked {
     require(!items.is_empty(), "it has no files")?;
     require(items.len() <= MAX_PACK_ITEMS, "too many files")?;
@@ -212,6 +222,7 @@ fn pack(items: &[PackItem], payload_length: usize) -> Checked {
     require(sum == payload_length as u64, "files that do not add up to the payload")
 }
 
+/// Checks announced entries one by one, and that their ids are consecutive.
 fn entries(entries: &[Entry]) -> Result<(), Violation> {
     in_message("Entries", None, require(entries.len() <= MAX_ENTRIES, "too many entries"))?;
     let mut expected = entries.first().map(|entry| entry.id);
@@ -258,11 +269,13 @@ fn entry(entry: &Entry) -> Checked {
     xattrs(&entry.xattrs)
 }
 
+/// Checks the size and time of a stream that has ended.
 fn streamed(streamed: &Streamed) -> Checked {
     require(streamed.size <= MAX_FILE_SIZE, "a file too large")?;
     nanos(streamed.mtime_nanos)
 }
 
+/// Checks that these nanoseconds are less than a second.
 fn nanos(nanos: u32) -> Checked {
     require(nanos < 1_000_000_000, "nanoseconds beyond a second")
 }
@@ -349,6 +362,7 @@ fn refusal(refusal: &Refusal) -> Checked {
     text(&refusal.reason)
 }
 
+/// Checks the length of the reason in a failed outcome.
 fn outcome_text<T>(outcome: &Result<T, String>) -> Checked {
     outcome.as_ref().map_or_else(|reason| text(reason), |_| Ok(()))
 }

@@ -32,7 +32,7 @@ use crate::{MIN_VERSION, VERSION};
 const NAME: &str = "icdc/";
 /// ALPN name of the handshake by which two ends learn that they have no common version.
 pub const NONE_IN_COMMON: &[u8] = b"icdc";
-/// Prefix of the line by which an end tells its range of versions.
+/// First part of the line by which an end tells its range of versions, before the numbers.
 const LINE: &str = "ICDC-VERSIONS ";
 /// Longest such line in bytes, its newline included.
 pub const LONGEST_LINE: usize = 40;
@@ -97,20 +97,20 @@ impl Versions {
         Self::new(versions().min()?, versions().max()?)
     }
 
-    /// The line that tells this range, newline included.
+    /// The line `ICDC-VERSIONS l-h` that tells this range, newline included.
     #[must_use]
     pub fn line(self) -> String {
         format!("{LINE}{}-{}\n", self.lowest, self.highest)
     }
 
-    /// Parses such a line, with or without its newline; `None` if it is malformed.
+    /// Parses the line `ICDC-VERSIONS l-h`, with or without its newline; `None` if it is malformed.
     #[must_use]
     pub fn parse_line(line: &[u8]) -> Option<Self> {
         let (lowest, highest) = std::str::from_utf8(line).ok()?.trim_end().strip_prefix(LINE)?.split_once('-')?;
         Self::new(number(lowest)?, number(highest)?)
     }
 
-    /// Remedy for two ends without a common version: the end to upgrade.
+    /// Advice for the user where two ends have no common version: which of them to upgrade.
     #[must_use]
     pub fn remedy(self, theirs: Self) -> &'static str {
         if self.highest < theirs.highest { "upgrade icdc on this host" } else { "upgrade icdc there" }

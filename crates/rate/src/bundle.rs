@@ -83,7 +83,7 @@ const COMPETE_THRESHOLD: Ratio = Ratio::new(7, 16);
 /// Number of a connection, which no other connection of the transfer has had.
 pub type Number = u16;
 
-/// State of a member, from its socket.
+/// State of one connection of a bundle at an update, from its socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
     /// State of the member's connection, as of one that [`crate::path_ceiling`] steers alone.
@@ -157,7 +157,8 @@ enum Phase {
     },
 }
 
-/// Result of an update.
+/// Changes that follow from an update of a bundle, for its caller to carry out: new ceilings of
+/// connections, and how many connections there should be.
 #[derive(Debug)]
 pub struct Plan {
     /// Change of the total; `None` if it stays.
@@ -168,7 +169,8 @@ pub struct Plan {
     pub wanted: Option<u64>,
 }
 
-/// Controller of all connections of a transfer: see the module's description.
+/// Controller of all connections of a transfer: finds one rate for all, from their `TCP_INFO`, and
+/// shares it out as ceilings. See the module's description.
 #[derive(Debug)]
 pub struct Bundle {
     phase: Phase,
@@ -193,6 +195,7 @@ impl Default for Bundle {
 }
 
 impl Bundle {
+    /// A bundle without members that begins in this phase.
     fn with(phase: Phase) -> Self {
         Self {
             phase,
@@ -331,7 +334,8 @@ impl Bundle {
         Decision { state: self.state(), ..decision }
     }
 
-    /// Change of the rate of COMPETE, or its end; `None` if the rate stays.
+    /// Updates COMPETE, which may change its rate or its step, or end: then the bundle is in
+    /// STEERED again. `None` if there is no change to report.
     fn end_compete(&mut self, aggregate: &Aggregate) -> Option<Decision> {
         let Phase::Compete { steering, compete, had } = &mut self.phase else { return None };
         let (steering, reason) = match compete.update(aggregate)? {

@@ -2,7 +2,8 @@
 
 use icdc_units::Rate;
 
-/// Owner of a ceiling of the rate.
+/// Origin of a ceiling of the rate: the operator for the key, the user, the receiver's disk, or the
+/// path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limiter {
     /// The operator, for the key in use.
@@ -41,7 +42,8 @@ pub struct Ceilings {
 }
 
 impl Ceilings {
-    /// The ceilings of the key in use and of the user.
+    /// The ceilings that the key in use and the user set, `None` for none; disk and path have none
+    /// yet.
     #[must_use]
     pub fn of(key: Option<Rate>, user: Option<Rate>) -> Self {
         Self { key, user, ..Self::default() }
@@ -63,7 +65,8 @@ impl Ceilings {
         limits.min_by_key(|limit| limit.rate)
     }
 
-    /// The lowest ceiling of key and user.
+    /// The lowest of the ceilings that the key and the user set, the user's share included; `None`
+    /// if there is none. Within one host only these apply.
     pub(crate) fn asked(&self) -> Option<Rate> {
         [self.key, self.user, self.share].into_iter().flatten().min()
     }

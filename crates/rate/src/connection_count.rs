@@ -56,7 +56,8 @@ impl Window {
 }
 
 /// Number of connections of this window for a path of this round-trip time that is known to carry
-/// `known`; at least 1, and at most the window's greatest number.
+/// `known`; `None` if that is unknown, so that the window's default rate counts. At least 1, and at
+/// most the window's greatest number.
 #[must_use]
 pub fn needed(window: Window, round_trip: Span, known: Option<Rate>) -> u8 {
     let rate = known.map_or(window.unknown, |known| known + known * KNOWN_RATE_MARGIN);
@@ -64,7 +65,8 @@ pub fn needed(window: Window, round_trip: Span, known: Option<Rate>) -> u8 {
     u8::try_from(windows).unwrap_or(window.most).clamp(1, window.most)
 }
 
-/// Number of connections as by [`needed`], where the user limits the rate to `limit`.
+/// Number of connections as by [`needed`], where the user limits the rate to `limit`; `None` for no
+/// limit.
 #[must_use]
 pub fn needed_for(window: Window, round_trip: Span, known: Option<Rate>, limit: Option<Rate>) -> u8 {
     let of_path = needed(window, round_trip, known);

@@ -64,7 +64,8 @@ pub enum Mode {
     PerConnection,
 }
 
-/// Properties of a transfer that do not change.
+/// Properties of a transfer that the controller must know and that do not change: processors,
+/// length of a block, interval of feedback, and whether both ends are on one host.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// Whether both ends are on one host.
@@ -106,7 +107,8 @@ pub struct TcpState {
     pub member: Option<Member>,
 }
 
-/// Data that is still to be sent, and the work that it takes.
+/// Data that the sender still has to send, at a tick, and the processor time taken so far. By these
+/// more connections are asked for, and one that delays the end is ended.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
     /// Whether blocks wait for a connection that takes them.
@@ -131,7 +133,8 @@ pub struct Observed<'a> {
     pub share: Option<Rate>,
 }
 
-/// A step that the executor carries out.
+/// Action that the controller asks its caller to carry out on connections of the transfer, or, in
+/// [`Paced`](Self::Paced), to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Set the ceiling of a connection; `None` for none.
@@ -166,7 +169,7 @@ pub enum Cause {
     RingEmptied,
 }
 
-/// Result of a tick of the controller.
+/// Result of a tick of the controller: the actions for its caller, and the time of the next tick.
 #[derive(Debug)]
 pub struct Ticked {
     /// Steps for the caller to take, in their order.
@@ -175,7 +178,8 @@ pub struct Ticked {
     pub next: Time,
 }
 
-/// Controller of one transfer: see the module's description.
+/// Decides at each tick, from the state of all connections of a transfer, their ceilings and their
+/// number. See the module's description.
 #[derive(Debug)]
 pub struct Controller {
     setup: Setup,
@@ -215,7 +219,7 @@ impl Controller {
         self.ceilings.key
     }
 
-    /// Adds a connection, before it sends.
+    /// Adds a connection, before it sends; returns the changes of the connections' ceilings.
     pub fn on_joined(&mut self, number: Number) -> Vec<Action> {
         if !self.connections.contains(&number) {
             self.connections.push(number);
@@ -223,7 +227,8 @@ impl Controller {
         self.share_out()
     }
 
-    /// Decides by the state of the transfer at `now`.
+    /// Decides anew, by the state of the transfer at `now`, which ceilings the connections get, and
+    /// whether more of them are wanted or one is to end.
     pub fn on_tick(&mut self, now: Time, observed: Observed<'_>) -> Ticked {
         let Observed { connections, ring, pending, share } = observed;
         let mut actions = Vec::new();
@@ -325,7 +330,8 @@ impl Controller {
         }
     }
 
-    /// Placement of a frame that is queued for the connections now. The last blocks go in parts.
+    /// Decides whether a frame that is about to be queued goes whole over one connection or, as one
+    /// of the last blocks, in parts over any; counts it as queued.
     pub fn place(&mut self, frame: Frame) -> Placement {
         self.last_blocks.place(frame, self.connections.len() as u64, self.setup.block)
     }

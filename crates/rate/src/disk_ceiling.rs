@@ -81,7 +81,8 @@ pub struct Backlog {
     samples: VecDeque<Done>,
 }
 
-/// Totals of the disk's work by some time.
+/// Totals of the receiver's disk by some time: time in which any block waited for it, bytes and
+/// blocks that it has taken.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     /// Time for which any block has waited.
@@ -90,7 +91,8 @@ struct Done {
     blocks: u64,
 }
 
-/// State of the backlog at one time.
+/// Number of blocks that wait for the receiver's disk at one time, and the rate at which it takes
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Blocks that wait for the disk.
@@ -140,7 +142,8 @@ impl Backlog {
     }
 }
 
-/// State of the receiver's ring, as it reports it to the sender.
+/// State of the receiver's ring, the blocks of memory between its sockets and its disk, as it
+/// reports it to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingState {
     /// Blocks that wait for the disk.

@@ -77,7 +77,8 @@ impl KnownPath {
     }
 }
 
-/// Starting point of a new connection.
+/// Rate and round-trip time that a path has shown: what is remembered of it, and the starting point
+/// of a later connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumption {
     /// Rate of payload that the path last carried.
@@ -86,7 +87,7 @@ pub struct Resumption {
     pub round_trip: Span,
 }
 
-/// The collection of remembered paths.
+/// Remembered rates of paths, the newest first, as a file keeps them from one run to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownPaths {
     paths: Vec<KnownPath>,
@@ -126,6 +127,7 @@ impl KnownPaths {
     }
 }
 
+/// Prefix by which the path to a destination is remembered: /24 of IPv4, /48 of IPv6.
 fn prefix(address: IpAddr) -> Prefix {
     let address = address.to_canonical();
     Prefix::around(address, if address.is_ipv4() { 24 } else { 48 })
@@ -172,6 +174,7 @@ struct Snapshot {
 }
 
 impl Snapshot {
+    /// Mean rate of acknowledged bytes since an earlier snapshot.
     fn rate_since(self, before: Self) -> Rate {
         (self.acknowledged - before.acknowledged) / (self.at - before.at)
     }

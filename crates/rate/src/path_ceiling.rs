@@ -165,7 +165,8 @@ pub enum State {
     Compete,
 }
 
-/// Cause of a new ceiling.
+/// Cause for which the search has set a new ceiling, for reports: a queue, losses, a probe, or the
+/// like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// A queue showed what the path carries.
@@ -203,7 +204,7 @@ pub struct Decision {
     pub reason: Reason,
 }
 
-/// A state with the values that belong to it alone.
+/// State of the search for the capacity, with the numbers of round trips that belong to it.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     /// The ceiling rises; the capacity is not known.
@@ -239,7 +240,8 @@ struct Capacity {
     fallen: bool,
 }
 
-/// The search for a higher capacity.
+/// State of the search for a higher capacity: size of the next probe's step, and whether the caller
+/// searches in place of probes.
 #[derive(Clone, Copy, Debug)]
 struct Search {
     /// The rate of the next probe is `capacity / divisor` above the capacity.
@@ -250,7 +252,8 @@ struct Search {
     is_external: bool,
 }
 
-/// State of the queue of the path.
+/// State of the queue of the path: its delay, what of that counts as the path's own, and the
+/// reductions that did not shorten it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Queue {
     /// Number of reductions in a row that did not shorten the queue.
@@ -265,7 +268,8 @@ struct Queue {
     doubted: Option<Before>,
 }
 
-/// Controller of one ceiling: see the module's description.
+/// Controller of one connection's ceiling: finds from `TCP_INFO` what the path carries, and holds
+/// the rate just under that. See the module's description.
 #[derive(Debug)]
 pub struct Steering {
     phase: Phase,
@@ -284,7 +288,8 @@ pub struct Steering {
     closed: u32,
 }
 
-/// The measured state before a queue built up.
+/// State of the controller before a queue built up, which is restored if the queue turns out to be
+/// none.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     phase: Phase,
@@ -303,6 +308,7 @@ struct Round {
 }
 
 impl Round {
+    /// The round trip that begins with this observation.
     fn starting(now: &Observation) -> Self {
         Self { begin: *now, least_rtt: now.rtt, window: now.window }
     }
@@ -330,10 +336,14 @@ impl Sample {
 }
 
 impl Phase {
+    /// The climb at its beginning.
     const CLIMB: Self = Self::Climb { best: Rate::ZERO, flat: 0 };
+    /// The phase that holds the rate, at its beginning.
     const HOLD: Self = Self::Hold { held: 0 };
+    /// A probe at its beginning.
     const PROBE: Self = Self::Probe { rounds: 0 };
 
+    /// State of the search in this phase, as the caller sees it.
     fn state(self) -> State {
         match self {
             Self::Climb { .. } => State::Climb,
@@ -519,6 +529,8 @@ impl Steering {
         }
     }
 
+    /// Judges a round trip of the climb: ends it where a known rate is confirmed, after losses, or
+    /// after [`FLAT_ROUNDS`] without growth beyond the rate `best`; `None` while it goes on.
     fn climb(&mut self, seen: &Sample, best: Rate, flat: u32) -> Option<Decision> {
         let peak = self.delivery.take_peak();
         let is_reached = |ceiling: Rate| seen.rate >= ceiling - ceiling * KNOWN_RATE_MARGIN * 2;
@@ -546,6 +558,9 @@ impl Steering {
         Some(self.found(&Sample { rate: best, queue: Span::ZERO, ..*seen }, Reason::NoGrowth))
     }
 
+    /// Judges a round trip at the held ceiling: lowers it for a queue or losses, lifts it once the
+    /// queue has drained, or begins a probe; `None` if it stays. `held`: round trips at the ceiling
+    /// before.
     fn hold(&mut self, seen: &Sample, held: u32) -> Option<Decision> {
         if self.is_cut(seen) {
             return None;
@@ -647,6 +662,7 @@ impl Steering {
         seen.losses && seen.rate < self.capacity.rate * TIMEOUT_THRESHOLD
     }
 
+    /// Begins a probe at a step above the capacity.
     fn step_up(&mut self, reason: Reason) -> Decision {
         self.search.tried = true;
         self.set(Phase::PROBE, self.capacity.rate + self.capacity.rate / self.search.divisor, reason)
@@ -685,6 +701,8 @@ impl Steering {
         self.set(Phase::HOLD, (level - drained).max(least), reason)
     }
 
+    /// Enters a phase with this ceiling, `None` for none, and begins to measure the greatest
+    /// delivery rate anew.
     fn set(&mut self, phase: Phase, ceiling: impl Into<Option<Rate>>, reason: Reason) -> Decision {
         self.phase = phase;
         self.delivery.take_peak();
@@ -698,17 +716,19 @@ pub(crate) fn just_under(capacity: Rate) -> Rate {
     capacity - capacity * CAPACITY_MARGIN
 }
 
-/// Whether more packets were retransmitted, of so many sent, than random loss explains.
+/// Whether more packets were retransmitted, of `packets` sent, than random loss explains.
 pub(crate) fn exceeds_random_loss(retransmitted: u64, packets: u64) -> bool {
     retransmitted > packets * RANDOM_LOSS + RANDOM_LOSS_PACKETS
 }
 
-/// Least queue that ends slow start.
+/// Least delay of a queue that ends the climb or a probe, on a path whose least round-trip time is
+/// `base`.
 fn steep(base: Span) -> Span {
     (base * STEEP_QUEUE).max(SHORTEST_STEEP_QUEUE)
 }
 
-/// Least queue that a ceiling below the capacity would not leave.
+/// Least delay of a queue that counts as standing, on a path whose least round-trip time is `base`:
+/// at a ceiling below the capacity none is as long.
 pub(crate) fn standing(base: Span) -> Span {
     (base * STANDING_QUEUE).max(SHORTEST_STANDING_QUEUE)
 }

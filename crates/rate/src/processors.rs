@@ -19,7 +19,8 @@ const BUSY_PERCENT: u64 = 85;
 /// `looks_that_a_bundle_wants_often_do_not_change_how_processors_are_watched` fails.
 const CONNECTION_FACTOR: u64 = 2;
 
-/// State of all connections at one time.
+/// State of all connections at one time: their number, the processor time that their threads have
+/// taken, and whether blocks wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// Time of the sample.
@@ -32,7 +33,8 @@ pub struct Sample {
     pub blocks_wait: bool,
 }
 
-/// Detector of threads that limit the rate.
+/// Detector of threads that limit the rate: where those of the present connections hardly ever wait
+/// although blocks do, more connections are wanted.
 #[derive(Debug)]
 pub struct Processors {
     /// Number of processors that this process may use.

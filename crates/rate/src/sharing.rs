@@ -83,7 +83,8 @@ pub enum Share {
     Anything,
 }
 
-/// Controller of the connections after the first: see the module's description.
+/// Controller of the rate of the connections after the first, together: they send what the first
+/// one, whose congestion control finds the free rate, leaves. See the module's description.
 #[derive(Debug, Default)]
 pub struct Sharing {
     round: Option<Round>,
@@ -170,6 +171,8 @@ impl Sharing {
     }
 }
 
+/// Time for which data must have waited, or the first connection have carried less than is free,
+/// before the others are given more; the first one's round-trip time determines it.
 fn patience(round_trip: Span) -> Span {
     (round_trip * PATIENCE_ROUNDS).max(LEAST_PATIENCE)
 }

@@ -50,7 +50,8 @@ fn has_avx512_aes() -> bool {
     false
 }
 
-/// Header of a record, which distinguishes it from all others under its key.
+/// Nonce and header of a record, with which its content is sealed or opened. The nonce differs for
+/// each record of a key; the header is authenticated.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordHead<'a> {
     /// Nonce of the record, made of its number.
@@ -59,7 +60,7 @@ pub(crate) struct RecordHead<'a> {
     pub(crate) header: &'a [u8; HEADER],
 }
 
-/// A key of a cipher, in the form of its library.
+/// A key of a cipher, in the form of the library that is used for it.
 pub(crate) enum Aead {
     AwsLc(Box<aws_lc::LessSafeKey>),
     Ring(Box<ring::LessSafeKey>),

@@ -86,6 +86,8 @@ impl RecordKey {
         Ok((kind, length))
     }
 
+    /// Nonce of the next record, which counts as sealed or opened from then on; an error once the
+    /// key has been used for as many records as it may.
     fn next_nonce(&mut self) -> Result<[u8; 12], RecordError> {
         if self.sequence >= RECORDS_PER_KEY {
             return Err(RecordError::KeyWornOut);

@@ -153,6 +153,7 @@ impl Opener {
         }
     }
 
+    /// Stops opening records because of this error, and returns it.
     fn fail(&mut self, error: RecordError) -> RecordError {
         self.state = State::Failed(error.clone());
         error
@@ -179,6 +180,8 @@ impl Opener {
         }
     }
 
+    /// Handles the messages in a handshake record: a key update changes the key, session tickets
+    /// are ignored, anything else is an error.
     fn handshake_messages(&mut self, mut content: &[u8]) -> Result<Opened, RecordError> {
         if content.is_empty() {
             return Err(RecordError::EmptyHandshake);

@@ -111,6 +111,7 @@ impl Sealer {
         self.record(Kind::Data, content, padding)
     }
 
+    /// Seals a record with this content and `padding` zeros, and appends it to the buffer.
     fn record(&mut self, kind: Kind, content: &[u8], padding: usize) -> Result<(), RecordError> {
         self.filled += self.key.seal(kind, content, padding, &mut self.buffer[self.filled..])?;
         Ok(())

@@ -17,10 +17,10 @@ use crate::context::RelayContext;
 use crate::counters::count;
 use crate::mailbox::{Accepted, Mailbox, WorkerMessage};
 
-/// Connections that are accepted from one listener before the others have their turn.
+/// Most connections that are accepted from one listener before the others have their turn.
 const TURN: usize = 64;
-/// Divisor of the greatest number of connections: as many clients at most may be connected that
-/// have to show a key or a password and have not yet.
+/// Divisor: at most the limit of connections divided by this may have clients that have to show a
+/// key or a password and have not yet.
 const UNAUTHENTICATED_PART: usize = 4;
 /// Pause when descriptors have run out.
 const EXHAUSTED_PAUSE: Span = Span::from_millis(100);
@@ -70,7 +70,8 @@ impl Acceptor {
         Ok(acceptor)
     }
 
-    /// Accepts from these listeners from now on. Others are closed.
+    /// Accepts from these listeners only, and by this configuration, from now on; listeners that
+    /// are not among them are closed.
     pub(crate) fn replace(&self, listeners: Vec<OpenListener>, config: Arc<Config>) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Accepting { listeners, config };
         self.wake();
@@ -87,6 +88,7 @@ impl Acceptor {
         let _ = rustix::io::write(&self.wakeup, &1_u64.to_ne_bytes());
     }
 
+    /// Copy of the present listeners and configuration.
     fn state(&self) -> Accepting {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -100,6 +102,7 @@ impl Acceptor {
     }
 }
 
+/// State of the thread that accepts connections and gives them to the workers in turn.
 struct AcceptLoop {
     acceptor: Arc<Acceptor>,
     context: Arc<RelayContext>,
@@ -159,6 +162,8 @@ impl AcceptLoop {
         true
     }
 
+    /// Gives a connection to a worker, if the rules admit its client and no limit is reached; the
+    /// error is the reason for which it is rejected.
     fn admit(&mut self, socket: TcpStream, open: &OpenListener, config: &Arc<Config>) -> Result<(), String> {
         let client = canonical(socket.peer_addr().map_err(|error| error.to_string())?);
         if !config.rules.admits(&open.listener, client.ip()) {

@@ -80,7 +80,7 @@ pub(crate) fn serve_status(path: &Path, monitor: &Arc<Monitor>) -> Result<(), Ad
     Ok(())
 }
 
-/// The accepted connections; errors of accepting are left out.
+/// The accepted connections. Errors of accepting are skipped, each after a pause.
 fn accepted<S>(incoming: impl Iterator<Item = io::Result<S>>) -> impl Iterator<Item = S> {
     incoming.filter_map(|stream| {
         let pause = |error: &io::Error| {
@@ -92,6 +92,7 @@ fn accepted<S>(incoming: impl Iterator<Item = io::Result<S>>) -> impl Iterator<I
     })
 }
 
+/// Sends the status as a line of JSON to a client of the status socket.
 fn send_status(mut stream: UnixStream, monitor: &Monitor) -> io::Result<()> {
     stream.set_write_timeout(Some(TIMEOUT))?;
     let mut text = serde_json::to_vec(&monitor.status())?;
@@ -123,6 +124,7 @@ pub(crate) fn serve_metrics(address: SocketAddr, monitor: &Arc<Monitor>) -> Resu
     Ok(())
 }
 
+/// The relay's metrics for Prometheus, from its totals.
 fn reading(totals: &Totals) -> Reading {
     let mut reading = Reading::new();
     reading.gauge("icdc_relay_build_info", "Release of the relay", [([("version", VERSION)], 1_u64.into())]);

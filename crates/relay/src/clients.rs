@@ -6,13 +6,15 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use icdc_units::Span;
 
-/// Counts the connections of a relay.
+/// Counts of the open connections of a relay: in all, of each client, and of clients that have not
+/// authenticated.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     counts: Mutex<Counts>,
     emptied: Condvar,
 }
 
+/// Numbers of open connections against which the limits are checked.
 #[derive(Debug, Default)]
 struct Counts {
     all: usize,
@@ -47,7 +49,7 @@ impl Clients {
         waited.unwrap_or_else(PoisonError::into_inner).0.all
     }
 
-    /// Number of clients that are connected.
+    /// Number of open connections.
     pub(crate) fn count(&self) -> usize {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).all
     }
@@ -86,7 +88,8 @@ impl Slot {
         }
     }
 
-    /// Counts the connection for no client from now on.
+    /// Counts the connection for no client from now on: its client is another relay, whose own
+    /// clients are counted instead.
     pub(crate) fn release(&mut self) {
         let mut counts = self.clients.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.forget(self.client.take());

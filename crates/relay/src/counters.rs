@@ -19,6 +19,7 @@ pub(crate) struct Counters {
     levels: Vec<Levels>,
 }
 
+/// Present levels of one worker: bytes buffered, and number of connections that hold some of them.
 #[derive(Debug, Default)]
 struct Levels {
     buffered: AtomicU64,

@@ -13,7 +13,8 @@ use crate::pipe::{PIPE_SIZE, Pipe, Pipes};
 /// Bytes that one connection may move before others are served.
 const TURN: usize = 4 << 20;
 
-/// One direction of a relayed connection.
+/// One direction of a relayed connection, from one leg (the source) to the other (the sink), with
+/// the bytes that are between them.
 #[derive(Debug)]
 pub(crate) struct Flow {
     /// Read and not yet written, in user space.
@@ -60,7 +61,8 @@ pub(crate) struct FlowError {
 }
 
 impl Flow {
-    /// A direction in which nothing has been relayed.
+    /// A direction in which nothing has been relayed. `now` is the time from which its waits for
+    /// source and sink count: when the connection was accepted.
     pub(crate) fn new(now: Time) -> Self {
         let waits = Waits { source: Span::ZERO, sink: Span::ZERO, since: now, now_for_sink: false };
         Self {
@@ -75,7 +77,7 @@ impl Flow {
         }
     }
 
-    /// Takes bytes that were read behind the client's request.
+    /// Takes bytes that were read behind the client's request, to be relayed before all others.
     pub(crate) fn begin_with(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
@@ -127,6 +129,7 @@ impl Flow {
         turn
     }
 
+    /// Moves bytes until a leg would block, [`TURN`] bytes are moved, or the stream has ended.
     fn turn(
         &mut self,
         (source, sink): (&mut Leg, &mut Leg),
@@ -215,6 +218,8 @@ impl Flow {
 }
 
 impl Waits {
+    /// Counts the time since the last call, for the leg that was waited for; from `now` on the flow
+    /// waits for the sink, or for the source.
     fn note(&mut self, now: Time, for_sink: bool) {
         let since = now - self.since;
         *(if self.now_for_sink { &mut self.sink } else { &mut self.source }) += since;

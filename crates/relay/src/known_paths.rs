@@ -60,7 +60,8 @@ impl PathCache {
 }
 
 impl PathObserver {
-    /// Returns what is to be remembered; `None` if that has not changed, or nothing is found.
+    /// Takes a sample of the leg; returns the rate and round-trip time that are to be remembered,
+    /// `None` if they have not changed or nothing is found.
     fn sample(&mut self, now: Time, info: &TcpInfo, finds_rate: bool) -> Option<Resumption> {
         let free = info.found_rate().filter(|_| finds_rate);
         self.path.found_free(now, free, info.bytes_acked, info.min_rtt);
@@ -80,6 +81,8 @@ impl PathObserver {
     }
 }
 
+/// Addresses of this host and of the other relay's; `None` within a host, or if the kernel does not
+/// tell them.
 fn path_of(leg: &TcpStream) -> Option<(IpAddr, IpAddr)> {
     let (from, to) = (canonical(leg.local_addr().ok()?).ip(), canonical(leg.peer_addr().ok()?).ip());
     // Within a host there is no path.

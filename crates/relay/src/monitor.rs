@@ -17,7 +17,7 @@ use crate::status::{ConnectionStatus, ListenerStatus, Status, Totals};
 /// Time limit for a worker's answer.
 const TIMEOUT: Span = Span::from_secs(5);
 
-/// The parts of the relay from which its status is gathered.
+/// Collector of a relay's status, from its workers, counters and listeners.
 pub(crate) struct Monitor {
     context: Arc<RelayContext>,
     mailboxes: Vec<Arc<Mailbox>>,
@@ -48,7 +48,8 @@ impl Monitor {
         self.open_listeners().iter().map(status).collect()
     }
 
-    /// Queries all workers. Those that do not answer in time are left out.
+    /// Status of the whole relay, with the connections of all workers. Waits at most 5 s for each
+    /// answer; workers that do not answer are left out.
     pub(crate) fn status(&self) -> Status {
         let mut connections: Vec<ConnectionStatus> = Vec::new();
         let (sender, answers) = channel();

@@ -74,6 +74,7 @@ impl Events {
 }
 
 impl Readiness {
+    /// Readiness by the flags of an event.
     fn of(flags: epoll::EventFlags) -> Self {
         let failed = flags.contains(epoll::EventFlags::ERR);
         let gone = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
@@ -111,7 +112,7 @@ impl Poller {
         Ok(epoll::add(&self.epoll, leg, token(id, side), interest())?)
     }
 
-    /// Changes the id of a watched leg.
+    /// Changes the id of a watched leg, as when a warm leg becomes the far leg of a connection.
     ///
     /// # Errors
     /// The kernel refuses a system call.
@@ -129,11 +130,13 @@ impl Poller {
     }
 }
 
+/// Events for which legs are watched, edge-triggered.
 fn interest() -> epoll::EventFlags {
     let data = epoll::EventFlags::IN | epoll::EventFlags::PRI | epoll::EventFlags::OUT;
     data | epoll::EventFlags::RDHUP | epoll::EventFlags::ET
 }
 
+/// Token of a leg in epoll: its id and side.
 fn token(id: u64, side: Side) -> epoll::EventData {
     epoll::EventData::new_u64((id << 1) | u64::from(side == Side::Far))
 }

@@ -24,10 +24,11 @@ use icdc_units::{ByteCount, Span, Time};
 /// Receive buffer of every leg: the window of a handshake, 64 KiB, opens by twice as much when it
 /// is used, and less would slow the start.
 pub(crate) const MINIMUM: ByteCount = ByteCount::from_kib(256);
-/// First reservation where enough is free: 900 Mbit/s at 300 ms.
+/// Receive buffer that a leg gets when it begins to carry data, where enough is free: 900 Mbit/s at
+/// 300 ms.
 const INITIAL: ByteCount = ByteCount::from_mib(32);
-/// A window may be as little as a quarter of its buffer, and in slow start it grows until the next
-/// update.
+/// Size of a receive buffer, as a multiple of the bytes that arrive in a round trip: a window may
+/// be as little as a quarter of its buffer, and in slow start it grows until the next update.
 const HEADROOM: u64 = 4;
 /// Reciprocal of the part that an update releases.
 const SHRINK_PARTS: u64 = 8;
@@ -69,11 +70,13 @@ impl ReceiveBudget {
         self.reserved.fetch_update(Relaxed, Relaxed, |reserved| Some(reserved + more(reserved))).map_or(0, more)
     }
 
+    /// Gives reserved bytes of memory back.
     fn release(&self, bytes: u64) {
         self.reserved.fetch_sub(bytes, Relaxed);
     }
 }
 
+/// Largest reservation, half of what is free, in bytes of memory.
 fn fair_share(total: u64, reserved: u64) -> u64 {
     total.saturating_sub(reserved) / 2
 }
@@ -87,7 +90,8 @@ pub(crate) struct Reservation {
     last: Option<(Time, ByteCount)>,
 }
 
-/// Bytes that a leg has received.
+/// Bytes that a leg has received, memory of those that wait unread, and round-trip time of its
+/// path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traffic {
     /// Bytes received since the leg was opened.
@@ -126,10 +130,14 @@ impl Reservation {
         self.size() != before
     }
 
+    /// Enlarges the reservation towards a buffer of `size` bytes of data, as far as the budget
+    /// allows.
     fn grow(&mut self, size: ByteCount) {
         self.reserved += self.budget.reserve(self.reserved, size.as_u64() * MEMORY_PER_BYTE);
     }
 
+    /// Reduces the reservation to a buffer of `size` bytes of data, but not below the memory of
+    /// what waits unread.
     fn shrink(&mut self, size: ByteCount, occupied: ByteCount) {
         let enough = if size > MINIMUM { size.as_u64() * MEMORY_PER_BYTE } else { 0 };
         let excess = self.reserved.saturating_sub(enough.max(occupied.as_u64()));

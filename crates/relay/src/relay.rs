@@ -154,7 +154,8 @@ impl Relay {
 }
 
 /// Loads the congestion control of the legs between relays, and puts the kernel's name for it into
-/// the configuration.
+/// the configuration. The result keeps it loaded; `None` if it needs no loading, or the system's is
+/// used.
 fn load_congestion(config: &mut Config) -> Result<Option<Hold>, RelayError> {
     let between_relays = config.routes.relays().next().is_some()
         || config.listeners.iter().any(|listener| matches!(listener.kind, ListenerKind::Peer(_)));
@@ -176,8 +177,8 @@ fn load_congestion(config: &mut Config) -> Result<Option<Hold>, RelayError> {
     Ok(chosen.hold)
 }
 
-/// The configured listeners. Sockets that are open already, or were passed to this process, are
-/// used again.
+/// Opens the configured listeners. Sockets that are open already, or were passed to this process,
+/// are used again.
 fn open_listeners(
     config: &Config,
     open: &[OpenListener],

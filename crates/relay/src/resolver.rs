@@ -54,6 +54,7 @@ struct Queue {
     changed: Condvar,
 }
 
+/// Waiting queries, and the threads that resolve names of clients now.
 #[derive(Default)]
 struct QueueState {
     waiting: VecDeque<Query>,
@@ -64,11 +65,12 @@ struct QueueState {
 }
 
 impl Resolver {
-    /// Starts the thread that resolves names.
+    /// Starts the threads that resolve names by the system's resolver.
     pub(crate) fn start() -> io::Result<Self> {
         Self::with(|name, port| Ok((name, port).to_socket_addrs()?.map(canonical).collect()))
     }
 
+    /// Starts the threads, which resolve names by `lookup`.
     fn with(lookup: Lookup) -> io::Result<Self> {
         let queue = Arc::new(Queue::default());
         for _ in 0..THREADS {
@@ -105,6 +107,8 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Resolves names on one thread, until the resolver is dropped. Queries whose deadline has
+    /// passed have no answer.
     fn serve(&self, lookup: Lookup) {
         while let Some(Query { name, port, requester, id, answer_to, deadline }) = self.next() {
             if clock::now() < deadline {
@@ -132,6 +136,7 @@ impl Queue {
 }
 
 impl QueueState {
+    /// Takes the first waiting query that may begin; `None` if there is none.
     fn take(&mut self) -> Option<Query> {
         let place = self.waiting.iter().position(|query| self.may_begin(query.requester))?;
         let query = self.waiting.remove(place)?;
@@ -142,11 +147,14 @@ impl QueueState {
         Some(query)
     }
 
+    /// Whether a query of this client may begin: the limits of threads for all clients and for each
+    /// hold.
     fn may_begin(&self, requester: Requester) -> bool {
         let Some(client) = requester else { return true };
         self.busy < OF_CLIENTS && self.busy_for.get(&client).is_none_or(|busy| *busy < OF_ONE)
     }
 
+    /// Counts a query as ended.
     fn is_done(&mut self, requester: Requester) {
         let Some(client) = requester else { return };
         self.busy -= 1;

@@ -120,12 +120,14 @@ pub(crate) fn connect_to_destination(address: SocketAddr, source: Option<SocketA
     begin(socket, address)
 }
 
+/// New TCP socket of the address's family that does not block.
 fn new(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
 
+/// Begins to connect, and does not wait for the connection.
 fn begin(socket: Socket, address: SocketAddr) -> io::Result<TcpStream> {
     match socket.connect(&address.into()) {
         Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => Err(error),

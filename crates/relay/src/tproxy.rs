@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 use icdc_units::Prefix;
 use thiserror::Error;
 
-/// Connections that are redirected to a listener.
+/// Rules that redirect connections passing through this host to a transparent listener: which ones,
+/// and by which mark and routing table.
 #[derive(Clone, Debug)]
 pub struct Steering {
     /// Port of the transparent listener.
@@ -89,6 +90,8 @@ impl Steering {
         run("nft", &["-f", "-"], &format!("table inet {NAME}\ndelete table inet {NAME}\n"))
     }
 
+    /// Removes the policy rules and routes for marked packets; errors are ignored, because there
+    /// may be none.
     fn remove_routing(&self) {
         for words in self.routing("del") {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -97,6 +100,7 @@ impl Steering {
         }
     }
 
+    /// Input of `nft` that replaces the relay's table of rules.
     fn nftables(&self) -> String {
         let Self { listener, mark, .. } = self;
         let device = self.interface.as_ref().map(|name| format!("iifname \"{name}\" ")).unwrap_or_default();
@@ -133,6 +137,8 @@ impl Steering {
         )
     }
 
+    /// Arguments of `ip` that add (`add`) or remove (`del`) the policy rules and routes for marked
+    /// packets, of both families.
     fn routing(&self, verb: &str) -> [Vec<String>; 4] {
         let (mark, table) = (format!("{:#x}", self.mark), self.table.to_string());
         let words = |text: String| text.split(' ').map(str::to_owned).collect();
@@ -145,6 +151,7 @@ impl Steering {
     }
 }
 
+/// Runs a program with this input, and waits for its end; an error if it is missing or fails.
 fn run(program: &'static str, words: &[&str], input: &str) -> Result<(), SteeringError> {
     let missing = |cause| SteeringError::Missing { program, cause };
     let mut child = Command::new(program)

@@ -23,6 +23,7 @@ pub(crate) struct WarmLegs {
     not_before: Time,
 }
 
+/// A leg to another relay that no client uses yet.
 struct WarmLeg {
     leg: Leg,
     relay: Arc<NextRelay>,
@@ -103,6 +104,8 @@ impl WarmLegs {
 }
 
 impl WarmLeg {
+    /// Continues the TLS handshake, and then checks that the leg is still open and silent; the
+    /// error is the reason for which it is to be closed.
     fn advance(&mut self) -> Result<(), String> {
         if let Some(error) = self.leg.error() {
             return Err(error.to_string());

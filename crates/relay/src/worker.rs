@@ -101,6 +101,7 @@ impl Worker {
         needs_ticks.then(|| self.next_tick - clock::now())
     }
 
+    /// Whether the configuration has warm legs and the relay is not about to stop.
     fn wants_warm_legs(&self) -> bool {
         !self.is_draining && self.config.routes.relays().any(|relay| relay.warm > 0)
     }
@@ -120,6 +121,7 @@ impl Worker {
         self.settle(id, fate);
     }
 
+    /// Acts on the state of a connection after an event: has it run again, or removes it.
     fn settle(&mut self, id: u64, fate: Fate) {
         match fate {
             Fate::Waiting => {}
@@ -128,6 +130,7 @@ impl Worker {
         }
     }
 
+    /// Removes a connection, whose legs are closed by that.
     fn remove(&mut self, id: u64) {
         self.connections.remove(&id);
         if self.connections.is_empty() {
@@ -146,6 +149,8 @@ impl Worker {
         self.set_levels(buffered, holders);
     }
 
+    /// Sets this worker's levels among the relay's counters: bytes buffered, and connections that
+    /// hold some.
     fn set_levels(&self, buffered: ByteCount, holders: u64) {
         self.context.relay.counters.set_levels(self.number, buffered.as_u64(), holders);
     }
@@ -187,6 +192,7 @@ impl Worker {
         }
     }
 
+    /// Takes over an accepted connection, and runs it.
     fn add(&mut self, accepted: Accepted) {
         let client = accepted.client;
         if self.connections.is_empty() {
@@ -209,6 +215,8 @@ impl Worker {
         }
     }
 
+    /// Checks all connections: limits, buffers, the memory of the whole relay; opens missing warm
+    /// legs.
     fn tick(&mut self) {
         self.next_tick = self.context.now + TICK;
         let counters = &self.context.relay.counters;

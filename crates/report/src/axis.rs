@@ -5,7 +5,7 @@
 
 use crate::Unit;
 
-/// Scale of one axis of a plot: its range and its ticks as (value, label).
+/// Scale of one axis of a plot: its range, and its ticks as (value, label).
 pub(crate) struct Scale {
     pub(crate) low: f64,
     pub(crate) high: f64,
@@ -23,7 +23,8 @@ impl Scale {
 const CLOCK_STEPS: [f64; 15] =
     [15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 21600.0, 43200.0, 86400.0];
 
-/// Axis of values that contains `low` and `high` and ends at ticks, and the unit with its prefix.
+/// Makes the scale of an axis of values that contains `low` and `high`, ends at ticks, and has
+/// about `intervals` between them; returns with it the unit and its prefix as text.
 pub(crate) fn values(low: f64, high: f64, unit: Unit, intervals: usize) -> (Scale, String) {
     let high = if high > low { high } else { low + 1.0 };
     let step = decimal_step((high - low) / intervals as f64);
@@ -38,7 +39,8 @@ pub(crate) fn values(low: f64, high: f64, unit: Unit, intervals: usize) -> (Scal
     (Scale { low: first * step, high: last * step, ticks }, format!("{prefix}{}", unit.symbol()))
 }
 
-/// Axis of time from 0 to exactly `end` seconds.
+/// Makes the scale of a time axis from 0 to exactly `end` seconds, with at most about `intervals`
+/// intervals.
 pub(crate) fn time(end: f64, intervals: usize) -> Scale {
     let end = if end > 0.0 { end } else { 1.0 };
     let rough = end / intervals as f64;
@@ -55,6 +57,7 @@ pub(crate) fn time(end: f64, intervals: usize) -> Scale {
     Scale { low: 0.0, high: end, ticks }
 }
 
+/// Distance of ticks: the least of 1, 2 and 5 times a power of ten that is not below `rough`.
 fn decimal_step(rough: f64) -> f64 {
     let power = 10_f64.powf(rough.log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= rough * (1.0 - 1e-9));
@@ -69,7 +72,7 @@ fn prefix(largest: f64, unit: Unit) -> (f64, &'static str) {
     *fitting.unwrap_or(&known[known.len() - 1])
 }
 
-/// A number with as many decimals as its step needs.
+/// Text of a tick's value, with as many decimals as the distance of ticks needs.
 fn number(value: f64, step: f64) -> String {
     let decimals = (0..9).find(|&digits| {
         let scaled = step * 10_f64.powi(digits);
@@ -78,6 +81,8 @@ fn number(value: f64, step: f64) -> String {
     format!("{value:.*}", decimals.unwrap_or(9) as usize)
 }
 
+/// Label of a tick on a time axis that ends at `end` seconds: seconds, or minutes and hours as
+/// clocks show them.
 fn clock(seconds: f64, step: f64, end: f64) -> String {
     if end <= 120.0 {
         return format!("{} s", number(seconds, step));

@@ -7,10 +7,10 @@ use icdc_units::Span;
 
 use crate::{Axis, HeatMap, Plot, Report, Series, Stroke, Table, Uniform, Unit, Values};
 
-/// The longest name of a file or column, but for its unit and number.
+/// Maximum length, in characters, of the name of a file or column, without its unit and number.
 const LONGEST: usize = 40;
 
-/// Tables of the report's plots as CSV: names of files, and their texts.
+/// Makes all CSV files of a report: (file name, text) for each.
 pub(crate) fn files(report: &Report) -> Vec<(String, String)> {
     let mut files = Files::default();
     let over_time = || report.plots.iter().filter(|plot| plot.axis == Axis::Time);
@@ -58,7 +58,7 @@ pub(crate) fn files(report: &Report) -> Vec<(String, String)> {
     files.made
 }
 
-/// Names of the CSV files so far, so that no two are the same.
+/// CSV files that have been made, with names of which no two are the same.
 #[derive(Default)]
 struct Files {
     made: Vec<(String, String)>,
@@ -66,16 +66,19 @@ struct Files {
 }
 
 impl Files {
+    /// Adds a file, named `name` or numbered if that is taken, and `.csv`.
     fn add(&mut self, name: &str, text: String) {
         self.made.push((format!("{}.csv", self.names.unique(name)), text));
     }
 }
 
+/// Names that are in use among files, or among the columns of one file.
 #[derive(Default)]
 struct Names(BTreeSet<String>);
 
 impl Names {
-    /// The name itself, or with the first free number from 2 behind it if it is taken.
+    /// Returns the name itself, or with the first free number from 2 behind it if it is taken, and
+    /// marks the result as taken.
     fn unique(&mut self, name: &str) -> String {
         let numbered = (2..).map(|number| format!("{name}_{number}"));
         let free = std::iter::once(name.to_owned()).chain(numbered).find(|name| !self.0.contains(name));
@@ -99,11 +102,13 @@ fn column(plot: &Plot, series: &Series) -> String {
     with_suffix(&name, suffix)
 }
 
+/// The name with the suffix of its unit behind an underscore; the name alone if that is empty.
 fn with_suffix(name: &str, suffix: &str) -> String {
     if suffix.is_empty() { name.to_owned() } else { format!("{name}_{suffix}") }
 }
 
-/// Small letters, digits and underscores; of a long text the words of its beginning.
+/// Name of a file or column made from any text: small letters, digits and underscores; of a long
+/// text the words of its beginning.
 fn slug(name: &str) -> String {
     let letters =
         name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { ' ' });
@@ -121,7 +126,8 @@ fn slug(name: &str) -> String {
     if name.is_empty() { "unnamed".into() } else { name }
 }
 
-/// Series of the same step, one row per step from the earliest to the latest.
+/// CSV text of uniform series of the same step and phase: one row per step from the earliest to the
+/// latest, one column per series.
 fn steps(step: Span, series: Vec<(String, &Uniform)>) -> String {
     let start = series.iter().map(|(_, series)| series.start()).min().unwrap_or_default();
     let end = series.iter().map(|(_, series)| series.end()).max().unwrap_or_default();
@@ -152,7 +158,8 @@ fn steps(step: Span, series: Vec<(String, &Uniform)>) -> String {
     text
 }
 
-/// Columns of values over positions on an axis, which need not be equally spaced.
+/// Contents of a CSV file of point series: columns of values over positions on an axis, which need
+/// not be equally spaced.
 struct Sheet {
     first: String,
     places: Vec<f64>,
@@ -160,6 +167,7 @@ struct Sheet {
 }
 
 impl Sheet {
+    /// CSV text of the sheet; rows whose position is not finite are left out.
     fn text(self) -> String {
         let mut names = Names::default();
         let mut text = names.unique(&self.first);
@@ -206,6 +214,7 @@ fn put_number(text: &mut String, value: Option<f64>) {
     }
 }
 
+/// CSV text of a table.
 fn rows(table: &Table) -> String {
     let columns = table.rows.iter().map(Vec::len).fold(table.header.len(), usize::max);
     let mut text = String::new();
@@ -217,7 +226,7 @@ fn rows(table: &Table) -> String {
     text
 }
 
-/// A line per cell of a heat map.
+/// CSV text of a heat map: a line per cell.
 fn cells(map: &HeatMap) -> String {
     let mut names = Names::default();
     let value = with_suffix("value", map.unit.suffix());
@@ -233,6 +242,7 @@ fn cells(map: &HeatMap) -> String {
     text
 }
 
+/// A cell in the form of RFC 4180, in quotes if it needs them.
 fn quoted(cell: &str) -> String {
     let plain = !cell.contains([',', '"', '\n', '\r']) && cell.trim() == cell;
     if plain { cell.to_owned() } else { format!("\"{}\"", cell.replace('"', "\"\"")) }

@@ -1,6 +1,7 @@
 //! Text from outside, made harmless for the page.
 
-/// Text that is safe in elements and in quoted attributes; control characters become visible.
+/// Escapes text for HTML, so that it is safe in elements and in quoted attributes; control
+/// characters become visible.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -5,13 +5,14 @@ use std::fmt::Write;
 use crate::escape::escaped;
 use crate::{Axis, Judgement, Report, heat_map, json, plot};
 
-/// Number of stages that have a colour of their own in the style sheet.
+/// Number of stages that have a colour of their own in the page's style sheet; further ones repeat
+/// them.
 const STAGE_COLOURS: usize = 10;
-/// Failures beyond this are counted, not listed.
+/// Maximum number of failures that the page lists; those beyond it are counted.
 const MAX_FAILURES: usize = 1000;
 /// Content security policy to which browsers hold the page: nothing is fetched, from nowhere.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
-/// Values longer than this get a line of their own.
+/// Number of characters beyond which a fact of the summary gets a line of its own.
 const LONG_FACT: usize = 32;
 
 /// The report as one HTML page without references to other files.
@@ -56,6 +57,7 @@ pub(crate) fn page(report: &Report) -> String {
     page
 }
 
+/// Appends the summary's names and values to the page.
 fn facts(page: &mut String, report: &Report) {
     if report.summary.is_empty() {
         return;
@@ -68,7 +70,8 @@ fn facts(page: &mut String, report: &Report) {
     page.push_str("</dl>\n");
 }
 
-/// A bar whose parts are the stages' shares, and their names with percentages below it.
+/// Appends a bar whose parts are the stages' shares of the time, and their names with percentages
+/// below it.
 fn stages(page: &mut String, report: &Report) {
     let shown = || report.stages.iter().enumerate().filter(|(_, (_, share))| share.is_finite() && *share > 0.0);
     let total: f64 = shown().map(|(_, (_, share))| share).sum();
@@ -99,6 +102,7 @@ fn stages(page: &mut String, report: &Report) {
     page.push_str("</div></figure>\n");
 }
 
+/// A share from 0 to 1 as text in whole per cent; `< 1%` for less.
 fn percent(share: f64) -> String {
     match share * 100.0 {
         small if small < 0.95 => "< 1%".into(),
@@ -106,6 +110,7 @@ fn percent(share: f64) -> String {
     }
 }
 
+/// Appends the list of what failed to the page.
 fn failures(page: &mut String, report: &Report) {
     if report.failures.is_empty() {
         return;
@@ -121,7 +126,7 @@ fn failures(page: &mut String, report: &Report) {
     page.push_str("</ul></section>\n");
 }
 
-/// The model itself, for the script and for other tools.
+/// Appends the report's model as JSON, for the page's script and for other tools, and the script.
 fn data(page: &mut String, report: &Report) {
     let json = json::embedded(report);
     // Nothing inside may look like the end of the element.

@@ -60,7 +60,8 @@ pub(crate) fn expanded(report: &Report) -> String {
     report_value.to_string()
 }
 
-/// A value in the plot's unit: an integer if it is one that any reader of JSON keeps exactly.
+/// The value of this index in the plot's unit: an integer if it is one that any reader of JSON
+/// keeps exactly.
 fn number(uniform: &Uniform, index: usize) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match uniform.value(index) {

@@ -19,15 +19,16 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// The format in one sentence or two, for readers of the page's JSON.
+/// Description of the packed format, embedded in the page for readers of its JSON.
 pub(crate) const DESCRIPTION: &str = "Uniform series: value k, times scale, in the plot's unit, stands for step_seconds from start_seconds + \
 k * step_seconds. packed is base64 of blocks: byte n (1..=128 values), byte w (bits per value), varint least (zigzag), varint unit \
 (only if w > 0), then n distances of w bits, lowest bit first, filled to a whole byte; value = least + unit * distance. \
 varint: 7 bits per byte, lowest first, top bit: more follow.";
 
+/// Maximum number of values in a block.
 const BLOCK: usize = 128;
 
-/// Text from which [`decode`] makes the same values.
+/// Packs the values into text from which [`decode`] makes the same values.
 #[must_use]
 pub fn encode(values: &[i64]) -> String {
     let mut bytes = Vec::new();
@@ -47,7 +48,7 @@ pub fn encode(values: &[i64]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Fault of a packed text that [`encode`] did not make.
+/// Reason why [`decode`] cannot unpack a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedError {
     /// The text is not base64.
@@ -74,6 +75,8 @@ pub fn decode(text: &str) -> Result<Vec<i64>, MalformedError> {
     Ok(values)
 }
 
+/// Unpacks the block with which `rest` begins, appends its values, and removes it from `rest`;
+/// `None` if it is malformed.
 fn take_block(rest: &mut &[u8], values: &mut Vec<i64>) -> Option<()> {
     let (count, width) = (usize::from(take_byte(rest)?), usize::from(take_byte(rest)?));
     if !(1..=BLOCK).contains(&count) || width > 64 {
@@ -95,10 +98,12 @@ fn take_block(rest: &mut &[u8], values: &mut Vec<i64>) -> Option<()> {
     Some(())
 }
 
+/// Mask of the lowest `width` of 64 bits.
 fn mask(width: usize) -> u64 {
     if width >= 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
+/// Appends numbers of `width` bits, the lowest bit first, filled up to a whole byte.
 fn put_bits(bytes: &mut Vec<u8>, distances: impl Iterator<Item = u64>, width: u32) {
     let (mut pending, mut filled) = (0_u128, 0);
     for distance in distances {
@@ -123,14 +128,17 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     a
 }
 
+/// Code of a signed integer for a varint: small for small distances from zero.
 fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
+/// The signed integer that has this zigzag code.
 fn unzigzag(code: u64) -> i64 {
     (code >> 1) as i64 ^ -((code & 1) as i64)
 }
 
+/// Appends an integer in 7 bits per byte, the lowest first.
 fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
@@ -139,6 +147,8 @@ fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
+/// Reads a varint from the beginning of `rest` and removes it there; `None` if it is cut off or too
+/// long.
 fn take_varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
@@ -151,6 +161,7 @@ fn take_varint(rest: &mut &[u8]) -> Option<u64> {
     None
 }
 
+/// Removes the first byte of `rest`; `None` if it is empty.
 fn take_byte(rest: &mut &[u8]) -> Option<u8> {
     let (first, behind) = rest.split_first()?;
     *rest = behind;

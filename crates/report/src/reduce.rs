@@ -66,8 +66,8 @@ pub fn moving_sums<T: Copy + Into<i128>>(values: &[T], window: usize) -> impl It
     })
 }
 
-/// Reduces a line to at most `2 * columns` points with the same outline: the least and the greatest
-/// of each column.
+/// Reduces a line, as (position, value), to at most `2 * columns` points with the same outline: the
+/// least and the greatest of each column.
 #[must_use]
 pub fn envelope(points: &[(f64, f64)], columns: usize) -> Vec<(f64, f64)> {
     if points.len() <= 2 * columns || columns == 0 {

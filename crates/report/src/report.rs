@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{HeatMap, Plot, Table};
 
-/// Judgement of an outcome, which gives the outcome its colour.
+/// Judgement of how a run ended, which gives the sentence about it its colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
@@ -18,7 +18,7 @@ pub enum Judgement {
     Failed,
 }
 
-/// A report: everything that one page shows.
+/// Model of a report: everything that one HTML page (or its JSON and CSV) shows about a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// Heading of the page.

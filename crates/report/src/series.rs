@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::Uniform;
 
-/// A series of values along an axis.
+/// A named series of values along the axis of a plot, with the style in which it is drawn.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
     /// Name of the series in the legend.

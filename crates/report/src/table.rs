@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::escape::escaped;
 
-/// Rows of text below a header. Columns that hold only numbers (with or without units) stand to the
-/// right.
+/// A table of the report: rows of text below a header. Columns that hold only numbers (with or
+/// without units) stand to the right.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Table {
     /// Caption of the table; may be empty.
@@ -45,6 +45,7 @@ impl Table {
         page.push_str("</tbody></table></div></figure>\n");
     }
 
+    /// Whether a column has numbers and nothing else but empty cells and dashes.
     fn is_numeric(&self, column: usize) -> bool {
         let cells = || self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.trim());
         let absent = |cell: &str| matches!(cell, "" | "-" | "–" | "—");
@@ -52,6 +53,7 @@ impl Table {
     }
 }
 
+/// Whether a cell begins with a digit, apart from signs before it.
 fn is_number(cell: &str) -> bool {
     let bare = cell.trim_start_matches(|letter: char| "+-−–±<>≤≥≈~ ".contains(letter));
     bare.starts_with(|letter: char| letter.is_ascii_digit())

@@ -18,14 +18,14 @@ pub struct Uniform {
 }
 
 impl Uniform {
-    /// Values in the plot's unit. Value `k` stands for the `step` that begins at `start + k * step`
-    /// after the start of the run. A step of zero becomes a nanosecond.
+    /// Series of values in the plot's unit. Value `k` stands for the `step` that begins at
+    /// `start + k * step` after the start of the run. A step of zero becomes a nanosecond.
     #[must_use]
     pub fn new(start: Span, step: Span, values: Vec<i64>) -> Self {
         Self { start, step: step.max(Span::from_nanos(1)), scale: 1.0, values }
     }
 
-    /// Bytes that passed in each step, to be shown in bit/s.
+    /// Series of the bytes that passed in each step, to be shown as rates in bit/s.
     #[must_use]
     pub fn rates(start: Span, step: Span, bytes: Vec<i64>) -> Self {
         let series = Self::new(start, step, bytes);
@@ -33,8 +33,8 @@ impl Uniform {
         series.scaled(8.0 * steps_per_second)
     }
 
-    /// These integers, each of which is `scale` of the plot's unit. A scale that is not finite
-    /// counts as 0.
+    /// This series with another scale: each of its integers is `scale` of the plot's unit. A scale
+    /// that is not finite counts as 0.
     #[must_use]
     pub fn scaled(self, scale: f64) -> Self {
         Self { scale: if scale.is_finite() { scale } else { 0.0 }, ..self }
@@ -52,7 +52,7 @@ impl Uniform {
         self.step
     }
 
-    /// Size of one integer step of the values, in the plot's unit.
+    /// Worth of the integer 1 in the plot's unit.
     #[must_use]
     pub fn scale(&self) -> f64 {
         self.scale
@@ -70,7 +70,8 @@ impl Uniform {
         Span::from_nanos(self.start.as_nanos().saturating_add(self.nanos(self.values.len())))
     }
 
-    /// Value `k` in the plot's unit, as a number without a rounding error where there is one.
+    /// The value of this index in the plot's unit, as an exact decimal number where the scale
+    /// allows that.
     pub(crate) fn value(&self, index: usize) -> f64 {
         // Division by a whole number is exact where multiplication by its reciprocal is not.
         let inverse = 1.0 / self.scale;
@@ -84,7 +85,7 @@ impl Uniform {
         }
     }
 
-    /// Length of so many steps, in nanoseconds.
+    /// Length of this number of steps, in nanoseconds.
     pub(crate) fn nanos(&self, steps: usize) -> u64 {
         self.step.as_nanos().saturating_mul(steps as u64)
     }

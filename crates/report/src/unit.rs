@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Unit of the values of an axis; prefixes are chosen when it is drawn.
+/// Unit of the values of an axis; the prefix is chosen when it is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -53,7 +53,8 @@ impl Unit {
         }
     }
 
-    /// SI prefixes of the unit that make its numbers short, the greatest first.
+    /// SI prefixes of the unit as (factor, text) that make numbers up to `largest` short, the
+    /// greatest first.
     pub(crate) fn prefixes(self, largest: f64) -> &'static [(f64, &'static str)] {
         match self {
             Self::Seconds => &[(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")],
@@ -64,7 +65,8 @@ impl Unit {
             _ => &[(1e6, "million "), (1e3, "thousand ")],
         }
     }
-    /// Divisor and prefix, of one letter at most, for one value that stands by itself.
+    /// Divisor and prefix, of one letter at most, for one value that stands by itself in a heat
+    /// map.
     pub(crate) fn short_prefix(self, value: f64) -> (f64, &'static str) {
         let known: &[(f64, &str)] = match self {
             Self::Seconds | Self::Share => self.prefixes(value),

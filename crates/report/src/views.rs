@@ -6,7 +6,7 @@ use icdc_units::{Rate, Span};
 use crate::reduce::sliding_means;
 use crate::{Baseline, Plot, Series, Stroke, Uniform, Unit, Values};
 
-/// Window of the mean, as usual meters show it.
+/// Length of the window of the sliding mean of throughput, as usual meters show it.
 const MEAN: Span = Span::from_millis(1000);
 /// Distance from one drawn value of the sliding mean to the next.
 const SLIDE: Span = Span::from_millis(10);
@@ -33,14 +33,15 @@ pub fn throughput(per_ms: Uniform, bottleneck: Option<Rate>, marks: Vec<Series>)
     Plot::new("Throughput", Unit::BitsPerSecond, series)
 }
 
-/// Events for the foot of a plot: how many of `name` (drops, retransmissions) happened at each
+/// Series of events for the foot of a plot: the number of `name` (drops, retransmissions) at each
 /// position on the axis.
 #[must_use]
 pub fn marks(name: &str, counts: impl Into<Values>) -> Series {
     Series::new(name, Stroke::Marks, counts).column(name)
 }
 
-/// Bytes that wait at the bottleneck, and how many it holds at most.
+/// Plot of the bytes that wait at the bottleneck over time, with the `limit` of its queue if that
+/// is given.
 #[must_use]
 pub fn queue(bytes: impl Into<Values>, limit: Option<icdc_units::ByteCount>) -> Plot {
     let values = bytes.into();
@@ -70,6 +71,7 @@ pub fn round_trip_time(seconds: impl Into<Values>) -> Plot {
     single("Round-trip time", Unit::Seconds, "smoothed", "rtt", seconds.into()).from_baseline(Baseline::Data)
 }
 
+/// Plot over time of one strong line; `name` is for its legend, `column` for its CSV column.
 fn single(title: &str, unit: Unit, name: &str, column: &str, values: Values) -> Plot {
     Plot::new(title, unit, vec![Series::new(name, Stroke::Strong, values).column(column)])
 }

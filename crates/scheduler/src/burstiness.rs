@@ -76,8 +76,9 @@ impl Burstiness {
         self.judge(end, bytes)
     }
 
-    /// The window up to `end`, drained at the rate of `passed` bytes in it; `None` if nothing has
-    /// arrived, or more than is stored.
+    /// Result for the window from its first arrival to `end`: the burst at a bottleneck that drains
+    /// `passed` bytes in that time. The arrivals are dropped. `None` if there are none, or more
+    /// than are stored.
     fn judge(&mut self, end: Time, passed: u64) -> Option<Window> {
         let overfull = std::mem::take(&mut self.overfull);
         let arrivals = std::mem::take(&mut self.arrivals);

@@ -24,7 +24,8 @@ pub struct ClassSettings {
     pub filters: Vec<Filter>,
 }
 
-/// A class with its place in the tree.
+/// A class of traffic with its position in the tree: the index of its parent, and whether it is a
+/// leaf. Only leaves get frames.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Placed {
     pub(super) settings: ClassSettings,
@@ -33,7 +34,9 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// Lowest limit of the class beyond the clock of its rate; `None` if there is none.
+    /// Rate that the class, with all classes below it, must not exceed, kept by a clock of its own:
+    /// of a leaf its ceiling, of an inner class its ceiling or else its rate. `None` if there is
+    /// none.
     pub(super) fn ceiling(&self) -> Option<Rate> {
         let ClassSettings { rate, ceiling, .. } = &self.settings;
         // A leaf without more than its rate is held by its clock alone.
@@ -152,7 +155,7 @@ impl Tree {
         Ok(Self { line, classes: placed, default })
     }
 
-    /// Rate of the line.
+    /// Rate of the line that the classes share.
     #[must_use]
     pub fn line(&self) -> Rate {
         self.line
@@ -189,6 +192,8 @@ impl Tree {
     }
 }
 
+/// Gives a class the index of its parent among the classes `before` it; it is a leaf until one
+/// names it as its parent. Fails for a name that is empty or taken, and for an unknown parent.
 fn place(settings: ClassSettings, before: &[Placed]) -> Result<Placed, TreeError> {
     let find = |name: &str| before.iter().position(|class| class.settings.name == name);
     if settings.name.is_empty() || find(&settings.name).is_some() {
@@ -203,6 +208,8 @@ fn place(settings: ClassSettings, before: &[Placed]) -> Result<Placed, TreeError
     Ok(Placed { settings, parent, is_leaf: true })
 }
 
+/// Checks that the rates of a class are at least [`LEAST_RATE`], that its ceiling is not below its
+/// rate, and that only a leaf has filters.
 fn check(class: &Placed) -> Result<(), TreeError> {
     let ClassSettings { name, rate, ceiling, filters, .. } = &class.settings;
     if [rate, ceiling].into_iter().flatten().any(|rate| *rate < LEAST_RATE) {

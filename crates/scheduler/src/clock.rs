@@ -20,12 +20,13 @@ impl ByteClock {
         Self { line, rate, due: position.as_u64(), rest: 0 }
     }
 
-    /// Position from which the next frame may leave.
+    /// Position on the line, in bytes, from which the next frame may leave.
     pub(super) fn due(&self) -> u64 {
         self.due
     }
 
-    /// Drops the credit for what was not used up to `position`.
+    /// Moves the due position up to `position`, in bytes, if it is lower: what was not used of the
+    /// line until then is not made up for.
     pub(super) fn not_before(&mut self, position: u64) {
         if self.due < position {
             (self.due, self.rest) = (position, 0);
@@ -37,7 +38,8 @@ impl ByteClock {
         u64::try_from(u128::from(bytes) * u128::from(self.line) / u128::from(self.rate)).unwrap_or(u64::MAX)
     }
 
-    /// `bytes` on the wire have left.
+    /// Moves the due position on by what the line carries while the class, at its rate, sends a
+    /// frame of `bytes` on the wire.
     pub(super) fn charge(&mut self, bytes: u64) {
         let exact = u128::from(bytes) * u128::from(self.line) + u128::from(self.rest);
         let rate = u128::from(self.rate);

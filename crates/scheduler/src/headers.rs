@@ -20,12 +20,20 @@ pub struct Headers {
     pub ecn_capable: bool,
 }
 
+/// EtherType of IPv4.
 const IPV4: u16 = 0x0800;
+/// EtherType of IPv6.
 const IPV6: u16 = 0x86dd;
+/// EtherType of ARP.
 const ARP: u16 = 0x0806;
+/// IP protocol number of ICMP for IPv6.
 const ICMPV6: u8 = 58;
+/// Message types of neighbour discovery in ICMP for IPv6 (RFC 4861).
 const NEIGHBOUR_DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
+/// EtherTypes of the tags of virtual LANs (802.1Q, 802.1ad), which precede that of the packet.
 const VLAN: [u16; 2] = [0x8100, 0x88a8];
+/// IP protocol numbers whose headers begin with source and destination port: TCP, UDP, SCTP and
+/// UDP-Lite.
 const PORTS: [u8; 4] = [6, 17, 132, 136];
 
 impl Headers {
@@ -42,6 +50,7 @@ impl Headers {
         }
     }
 
+    /// Headers of an IPv4 packet, without the Ethernet header; `None` if it is none, or cut short.
     fn of_v4(packet: &[u8]) -> Option<Self> {
         let header: &[u8; 20] = packet.first_chunk()?;
         if header[0] >> 4 != 4 {
@@ -53,6 +62,7 @@ impl Headers {
         Some(Self::new(address(12), address(16), header[9], data, header[1]))
     }
 
+    /// Headers of an IPv6 packet, without the Ethernet header; `None` if it is none, or cut short.
     fn of_v6(packet: &[u8]) -> Option<Self> {
         let header: &[u8; 40] = packet.first_chunk()?;
         if header[0] >> 4 != 6 {
@@ -66,6 +76,8 @@ impl Headers {
         Some(Self::new(address(8)?, address(24)?, protocol, data, class))
     }
 
+    /// Headers of a packet whose payload is `data`, in which ports are first if the protocol has
+    /// any; `None`: no payload, as in a later fragment. `class` is the byte of DSCP and ECN.
     fn new(source: IpAddr, destination: IpAddr, protocol: u8, data: Option<&[u8]>, class: u8) -> Self {
         let ports = data.filter(|_| PORTS.contains(&protocol)).and_then(|data| data.first_chunk());
         let ports = ports.map(|[a, b, c, d]| (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])));

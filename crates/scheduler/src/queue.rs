@@ -43,7 +43,7 @@ impl Default for QueueSettings {
     }
 }
 
-/// A full Ethernet frame on the wire.
+/// Length of a full Ethernet frame on the wire, gap and preamble included.
 pub(super) const FULL_FRAME: ByteCount = ByteCount::new(1538);
 
 /// A frame to be queued, with the packet that the caller keeps for it.
@@ -57,7 +57,7 @@ pub struct Waiting<Packet> {
     pub ecn_capable: bool,
 }
 
-/// A frame that leaves the queue.
+/// A frame taken from the queue, to be sent.
 pub(super) struct Taken<Packet> {
     pub(super) packet: Packet,
     pub(super) length: ByteCount,
@@ -65,6 +65,8 @@ pub(super) struct Taken<Packet> {
     pub(super) mark: bool,
 }
 
+/// A frame in the queue, with the time of its arrival, and whether it leaves marked as having met
+/// congestion.
 struct Queued<Packet> {
     waiting: Waiting<Packet>,
     since: Time,
@@ -82,7 +84,7 @@ pub(super) struct LeafQueue<Packet> {
 }
 
 impl<Packet> LeafQueue<Packet> {
-    /// A queue of a class that gets `rate`.
+    /// An empty queue of a class with this guaranteed rate, `None` for none.
     pub(super) fn new(settings: QueueSettings, rate: Option<Rate>) -> Self {
         let mut queue =
             Self { settings, packets: VecDeque::new(), bytes: ByteCount::ZERO, codel: CoDel::default(), dropped: 0 };
@@ -144,12 +146,15 @@ impl<Packet> LeafQueue<Packet> {
         self.packets.drain(..).map(|queued| queued.waiting)
     }
 
+    /// Takes the frame that has waited longest, whatever the discipline; `None` if none waits.
     fn pop_first(&mut self) -> Option<Queued<Packet>> {
         let queued = self.packets.pop_front()?;
         self.bytes -= queued.waiting.length;
         Some(queued)
     }
 
+    /// Takes the next frame that `CoDel` lets leave, marked where a frame that is not ECN-capable
+    /// would be dropped; counts those that it drops. `None` if none is left.
     fn pop_by_codel(&mut self, now: Time) -> Option<Queued<Packet>> {
         loop {
             let mut queued = self.pop_first()?;
@@ -205,6 +210,8 @@ impl CoDel {
         is_above
     }
 
+    /// Whether frames have waited longer than the target for all of an interval, at `now`; false if
+    /// less than a full frame is `left` behind this one.
     fn has_been_above(&mut self, now: Time, sojourn: Span, left: ByteCount) -> bool {
         if sojourn < self.target || left < FULL_FRAME {
             self.above_until = None;
@@ -214,6 +221,7 @@ impl CoDel {
         now >= until
     }
 
+    /// Time from one mark or drop to the next: the interval divided by the root of their number.
     fn pause(&self) -> Span {
         let root = (self.count as f64).sqrt();
         Span::from_nanos((self.interval.as_nanos() as f64 / root) as u64)

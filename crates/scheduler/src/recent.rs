@@ -8,7 +8,8 @@ use super::Headers;
 /// Number of slots of the cache, each for one flow.
 const PLACES: usize = 4096;
 
-/// Headers and the class to which filters led; the latest packet overwrites the others of its slot.
+/// Cache of the class to which filters have led a packet's headers. Each slot holds one packet's;
+/// the latest overwrites what is there.
 pub(super) struct Recent {
     places: Vec<Option<(Headers, usize)>>,
     hasher: RandomState,

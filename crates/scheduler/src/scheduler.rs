@@ -10,10 +10,12 @@ use super::queue::{FULL_FRAME, LeafQueue, Waiting};
 use super::recent::Recent;
 use super::{ClassSettings, Headers, Tree};
 
-/// Credit of a ceiling that was not used up, in bytes on the wire: two full frames.
+/// Bytes on the line by which a ceiling's clock may lag behind the position, two full frames: this
+/// much of a ceiling that was not used may be made up for.
 const SLACK: u64 = 2 * FULL_FRAME.as_u64();
 
-/// Next step of the caller.
+/// Next step of the caller of [`Scheduler::next`]: to send a frame, to let bytes pass on the line,
+/// or to wait for a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<Packet> {
     /// This frame leaves. The position has moved by its length.
@@ -47,6 +49,8 @@ pub struct ClassCounters {
     pub marked: u64,
 }
 
+/// State of one class: the clocks of its rate and its ceiling, its queue, what it has sent beyond
+/// its rate, and its counters.
 struct Class<Packet> {
     /// Clock of the class's rate; only leaves with a rate have one.
     clock: Option<ByteClock>,
@@ -145,7 +149,7 @@ impl<Packet> Scheduler<Packet> {
         classes.map(|((placed, class), waiting)| (&placed.settings, class.counters, waiting))
     }
 
-    /// Adds to the counters of a class and of all that it is part of.
+    /// Applies `change` to the counters of a class and of all classes above it.
     fn note(&mut self, class: usize, change: impl Fn(&mut ClassCounters)) {
         let mut path = Some(class);
         while let Some(class) = path.map(|index| &mut self.classes[index]) {
@@ -243,7 +247,8 @@ impl<Packet> Scheduler<Packet> {
         next
     }
 
-    /// A leaf that had nothing to send has something now.
+    /// Enters a leaf whose queue is not empty any more among those that are served, by its due
+    /// position or as one that may exceed its rate. It gets no credit for the time without frames.
     fn begin(&mut self, index: usize) {
         let position = self.position;
         let borrowers = self.borrowers.iter().map(|other| self.classes[*other].borrowed).min();
@@ -262,8 +267,8 @@ impl<Packet> Scheduler<Packet> {
         }
     }
 
-    /// Makes leaves ready that are due; returns the first position at which another is, `None` if
-    /// none waits.
+    /// Moves the leaves that are due now from `timed` to `ready`; returns the position, in bytes,
+    /// at which the first of the others is due, `None` if none waits.
     fn sort_out_due(&mut self) -> Option<u64> {
         while let Some((due, index)) = self.first_due() {
             if due > self.position + self.early {
@@ -275,7 +280,8 @@ impl<Packet> Scheduler<Packet> {
         None
     }
 
-    /// The due leaf that would soonest be late by a frame; `None` if none is due.
+    /// Takes from `ready` the leaf whose full frame after the next would be due first; `None` if no
+    /// leaf that is due has a frame.
     fn most_urgent(&mut self) -> Option<usize> {
         while let Some(Reverse((_, index))) = self.ready.pop() {
             let class = &mut self.classes[index];
@@ -288,7 +294,8 @@ impl<Packet> Scheduler<Packet> {
         None
     }
 
-    /// The leaf that is due first, of those that are not ready; `None` if there is none.
+    /// Due position, in bytes, and number of the leaf that is due first, of those in `timed`, whose
+    /// entries are brought up to date; `None` if there is none.
     fn first_due(&mut self) -> Option<(u64, usize)> {
         while let Some(Reverse((noted, index))) = self.timed.peek().copied() {
             let class = &mut self.classes[index];
@@ -306,7 +313,8 @@ impl<Packet> Scheduler<Packet> {
         None
     }
 
-    /// The leaf that may borrow now and has had least, and the first position at which another may.
+    /// The leaf that may send beyond its rate now and has sent least so, and the position, in
+    /// bytes, from which on ceilings allow it to another one; `None` for none.
     fn borrower(&self) -> (Option<usize>, Option<u64>) {
         let (mut chosen, mut later): (Option<usize>, Option<u64>) = (None, None);
         for &index in &self.borrowers {
@@ -332,6 +340,9 @@ impl<Packet> Scheduler<Packet> {
         std::iter::successors(Some(index), |class| self.classes[*class].parent)
     }
 
+    /// Takes the next frame of a leaf and charges it to the ceilings above, and to the clock of its
+    /// rate if `by_rate`, otherwise to what it has sent beyond that. `None` if `CoDel` has dropped
+    /// all that waited.
     fn take(&mut self, now: Time, index: usize, by_rate: bool) -> Option<Step<Packet>> {
         let class = &mut self.classes[index];
         let (taken, dropped) = class.queue.pop(now);

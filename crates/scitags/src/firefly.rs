@@ -66,7 +66,8 @@ impl Usage {
     }
 }
 
-/// Contents of a firefly, a datagram that tells whose a flow is.
+/// Contents of a firefly, a UDP datagram that tells networks to which experiment and activity a
+/// flow belongs.
 #[derive(Clone, Copy, Debug)]
 pub struct Firefly<'a> {
     /// Experiment and activity to which the flow belongs.

@@ -21,7 +21,7 @@ pub struct Tag {
     activity: u16,
 }
 
-/// Reason why a text is no tag.
+/// Reason why a text or numbers are no tag, or a registry cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TagError {
     /// The text does not have two parts.

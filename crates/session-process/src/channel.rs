@@ -40,7 +40,8 @@ pub enum Received<T> {
     End,
 }
 
-/// One end of a channel for messages and descriptors.
+/// One end of a Unix socket over which a daemon and a process that it has started exchange messages
+/// and descriptors.
 #[derive(Debug)]
 pub struct Channel {
     socket: UnixStream,

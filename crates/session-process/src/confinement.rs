@@ -66,7 +66,8 @@ fn known_digests(job: &Job) -> Option<PathBuf> {
     uses.then(known_digests::directory)?
 }
 
-/// The files beneath the root of the key, with the access that `allow` adds.
+/// Files that the process may open: those that every end needs, and those beneath the root of the
+/// key with the access that `allow` adds.
 fn of_root(rights: &Rights, allow: fn(Files, &Path) -> Files) -> Files {
     match rights.root.directory() {
         Some(directory) => allow(Files::of_end(), &directory),

@@ -72,7 +72,8 @@ pub fn drive_once(link: Link, rights: &Rights, identity: &Identity, stop: &StopS
     Ok(())
 }
 
-/// Answers a request that needs one message; returns how the connection ended.
+/// Answers a request whose outcome is known by one message, acceptance or refusal; returns how the
+/// connection ended.
 pub fn conclude(mut link: Link, outcome: Result<(), Refusal>) -> Ended {
     let (message, ended) = match outcome {
         Ok(()) => (Message::Accepted(Features::OURS), Ended::Finished),
@@ -131,6 +132,8 @@ enum Incoming {
 }
 
 impl ClientLink {
+    /// Takes over the link to the client: starts the threads that write and read its messages.
+    /// `stop` also ends the wait for the order.
     fn open(link: Link, privileges: Privileges, stop: StopSignal) -> io::Result<Self> {
         let Link { outlet, inlet, control } = link;
         let (writer, end) = MessageWriter::start(outlet, &control)?;
@@ -193,6 +196,8 @@ impl ClientLink {
         ended
     }
 
+    /// Carries out an order: sends its sources to the other far end, with a new session after each
+    /// cut, and relays the events to the client; returns the summary of the run.
     fn drive(
         &self,
         &WorkOrder { transfer, ref drive }: &WorkOrder,
@@ -246,14 +251,15 @@ impl ClientLink {
     }
 }
 
-/// Answer that is awaited from the client.
+/// Receivers of the client's answers: connections that the other far end has been asked to make,
+/// and listed names.
 struct Awaited {
     expected: Arc<Expected>,
     names: Arc<Mutex<Option<ListAnswers>>>,
 }
 
 impl Awaited {
-    /// Takes listed names.
+    /// Passes a part of the listed names to the list that has asked for them; an error if none has.
     fn take(&self, part: ListedNames) -> Result<(), LinkError> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let unasked = || LinkError::Protocol("listed names that nobody has asked for".to_owned());
@@ -288,7 +294,8 @@ fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, awaited: &Awaited,
     stop.request();
 }
 
-/// Connector to the other far end, as the order names it.
+/// Connector to the other far end, which receives what this end sends: by the host, port, key and
+/// route of the client's order.
 #[derive(Clone, Copy)]
 struct Reached<'a> {
     drive: &'a Drive,
@@ -301,6 +308,8 @@ struct Reached<'a> {
 }
 
 impl Reached<'_> {
+    /// Connects to the other far end by `route`, and accepts it only with the key that the order
+    /// names.
     fn connect(&self, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
         let (host, port) = (&self.drive.host, self.drive.port);
         let stream = match route {

@@ -45,7 +45,8 @@ impl Ended {
         }
     }
 
-    /// Word for the result that 0.1.0 deprecates.
+    /// Former word for the result, deprecated since 0.1.0, which logs and reports have beside the
+    /// new one.
     pub fn former_result(&self) -> &'static str {
         match self {
             Self::Finished | Self::Joined => "done",

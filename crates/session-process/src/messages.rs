@@ -84,7 +84,7 @@ pub enum HelpRequest {
     Receipt(ReceiptRequest),
 }
 
-/// Step of a session's receipt.
+/// Step of a session's receipt that its process requests of the daemon, whose key signs.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ReceiptRequest {
     /// Begin it.
@@ -101,7 +101,7 @@ pub enum ReceiptRequest {
     },
 }
 
-/// Answer to a step of a receipt.
+/// The daemon's answer to a step of a receipt.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ReceiptAnswer {
     /// The text above the lines of items.
@@ -146,7 +146,7 @@ pub enum Content {
     Receipt(Result<ReceiptAnswer, String>),
 }
 
-/// Rate and round-trip time that are known of a path.
+/// Rate and round-trip time that are known of a network path.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Path {
     rate: Rate,

@@ -55,14 +55,15 @@ impl DaemonHelper {
         Privileges::of_helper(Arc::clone(self) as _)
     }
 
-    /// Asks the daemon to hand on data connections with these proofs.
+    /// Asks the daemon to hand on the data connections of a measurement that show these proofs.
     pub(crate) fn expect(&self, proofs: &[Proof]) {
         if self.ask(HelpRequest::Expect(proofs.to_vec()), None).is_none() {
             tracing::warn!("the daemon does not hand on data connections: it does not answer");
         }
     }
 
-    /// Reserves payload that is about to move; returns how much may move from now on.
+    /// Reserves payload that is about to move with the daemon, which counts it against the limits
+    /// of the key; returns how much may move from now on. The error is a sentence for the user.
     fn reserve(&self, bytes: ByteCount) -> Result<ByteCount, String> {
         // The session cannot go on without the answer, and the daemon may be busy with another
         // request.

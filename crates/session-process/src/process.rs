@@ -75,6 +75,8 @@ pub fn session_process() -> Result<(), SessionProcessError> {
     serve(Arc::new(control), &daemon, *session, socket)
 }
 
+/// Runs the session over its first connection to its end, with one thread that follows the daemon's
+/// instructions and one that reports progress; then reports how the session ended.
 fn serve(
     control: Arc<Channel>,
     daemon: &Arc<DaemonHelper>,
@@ -173,7 +175,8 @@ impl Connections {
     }
 }
 
-/// Carries out one instruction of the daemon.
+/// Carries out one instruction of the daemon: a further connection, a data connection of a
+/// measurement, or a stop.
 fn obey(
     order: Instruction,
     socket: Option<OwnedFd>,

@@ -9,7 +9,8 @@ use icdc_transfer::{Notary, SignedReceipt};
 use crate::messages::{ReceiptAnswer, ReceiptRequest};
 use crate::privileged_helper::DaemonHelper;
 
-/// Notary that asks the daemon.
+/// Notary of a session's process: has the daemon begin, extend and sign the receipt, because the
+/// key stays with the daemon.
 pub(crate) struct DaemonNotary {
     daemon: Arc<DaemonHelper>,
     /// Reason for which lines could not be added.

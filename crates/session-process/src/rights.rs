@@ -12,7 +12,8 @@ use crate::root::Root;
 pub const MAY_NOT_REMOVE: &str =
     "this key may not remove what it reads; leave --move out, or ask for rights=rw in authorized_keys there";
 
-/// Rights of a session.
+/// Rights of a session: access, ceiling of the rate, root directory and congestion control, as its
+/// key's line and the daemon grant them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rights {
     /// Access that the key allows: reading, writing, or both.

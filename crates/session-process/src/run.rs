@@ -74,7 +74,7 @@ pub fn run_session(link: Link, request: Request, session: RunningSession<'_>) ->
     }
 }
 
-/// Lists what is there, within the rights of the session.
+/// Answers a request for a listing over the link, within the rights of the session.
 fn list(link: Link, request: &ListRequest, session: RunningSession<'_>) -> Result<(), SessionError> {
     let RunningSession { rights, registered, .. } = session;
     let tree = match rights.root.tree() {
@@ -96,7 +96,7 @@ fn list(link: Link, request: &ListRequest, session: RunningSession<'_>) -> Resul
     icdc_listing::answer(link, &tree, request, &registered.stop)
 }
 
-/// Makes, removes or renames items, within the rights of the session.
+/// Makes, removes or renames items as the request says, within the rights of the session.
 fn change(link: Link, mut request: ChangeRequest, session: RunningSession<'_>) -> Result<(), SessionError> {
     let RunningSession { rights, registered, .. } = session;
     let tree = rights.root.tree().map_err(|error| Refusal::new(error.kind(), error.to_string()));
@@ -159,6 +159,7 @@ fn receive(
         tree,
         destination,
         asked: None,
+        ends_here: false,
         listed: None,
         options,
         output: None,
@@ -252,7 +253,7 @@ fn congestion_in_use(tuned: Option<&Tuned>, instead: Option<&str>) -> Congestion
     Congestion { name, instead: instead.map_or_else(String::new, |text| clip(text.to_owned())) }
 }
 
-/// Sends a refusal and closes the connection in order; returns this end.
+/// Sends a refusal and closes the connection in order; returns [`Ended::TurnedAway`].
 pub fn refuse(mut link: Link, refusal: Refusal) -> Ended {
     let sent = refusal.clone();
     // Dropping the outlet sends this and ends its direction in order.

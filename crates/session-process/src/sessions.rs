@@ -18,10 +18,11 @@ use icdc_trust::PublicKey;
 /// further connection to wait for the session that it belongs to.
 const HANDOVER: Duration = Duration::from_secs(10);
 
-/// Most further connections that a session has not taken yet: it never has more in all.
+/// Most further connections that may wait for a session to take them: it never has more in all.
 const MOST_JOINING: usize = MAX_STREAMS as usize;
 
-/// The running sessions of a process, by transfer.
+/// Registry of the running sessions of a process, by transfer and part: further connections find
+/// their session in it. Clones share it.
 #[derive(Clone, Default)]
 pub struct Sessions {
     shared: Arc<Registry>,
@@ -69,7 +70,8 @@ impl Part {
     }
 }
 
-/// Entry of a running session.
+/// Entry of a running session in the registry: the key and connection that asked for it, and the
+/// ways to end it and to add connections.
 struct Running {
     peer: Option<PublicKey>,
     control: LinkControl,
@@ -110,8 +112,8 @@ impl Sessions {
     }
 
     /// Registers a session. A session of the same part in the same transfer is a connection that
-    /// broke without this end having noticed: it is ended first, if the same key held it. A request
-    /// of `stop` ends the session.
+    /// broke without this end having noticed: if the same key held it, it is ended first, and
+    /// waited for at most 10 s. A request of `stop` ends the session.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -149,8 +151,8 @@ impl Sessions {
         Ok(Registered { sessions: self, transfer, part, stop, joined })
     }
 
-    /// Hands a further connection to the session that it belongs to; the error gives it back, to be
-    /// refused.
+    /// Hands a further connection to the session that it belongs to, for which it waits at most 10
+    /// s; the error gives the connection back, to be refused.
     pub fn join(&self, transfer: TransferId, further: FurtherLink) -> Result<(), (Link, Refusal)> {
         let peer = further.link.control.peer_key();
         let deadline = clock::now() + HANDOVER.into();

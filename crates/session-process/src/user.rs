@@ -11,7 +11,7 @@ use rustix::thread::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A system user whose rights a session has.
+/// System user as which a session's process runs: name, user id, and group ids.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     name: String,
@@ -72,9 +72,9 @@ pub fn may_become_others() -> bool {
     rustix::thread::capabilities(None).is_ok_and(|own| own.effective.contains(needed))
 }
 
-/// Makes this process, which has no other thread, one of `user`, or keeps it one of its own user.
-/// Either way it cannot be traced by its user, gains no rights through what it might start, and has
-/// no capability unless its user is root. None of this can be undone.
+/// Changes user and groups of this process, which has no other thread, to those of `user`; `None`
+/// keeps its own. Either way it cannot be traced by its user, gains no rights through what it might
+/// start, and has no capability unless its user is root. None of this can be undone.
 pub(crate) fn become_user(user: Option<&User>) -> io::Result<()> {
     if let Some(User { uid, gid, groups, .. }) = user {
         let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));

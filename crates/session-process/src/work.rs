@@ -61,7 +61,8 @@ impl Work {
         *self.told() = Some(done);
     }
 
-    /// The work that the session has done so far, as reported by its process or counted here.
+    /// Payload bytes, paths and summary of the session so far, for logs: by the last report of its
+    /// process, else as counted in this one.
     pub fn done(&self) -> Done {
         let own = || Done {
             bytes: self.account.bytes(),

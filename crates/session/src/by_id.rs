@@ -13,8 +13,8 @@ use icdc_protocol::message::EntryId;
 /// A map by an [`EntryId`], or by a small enum around one.
 pub type ById<V, K = EntryId> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
-/// Keeps the low 32 bits of an id, and mixes the id into the high ones, by which a hash table tells
-/// close entries apart.
+/// Hasher of the keys of a [`ById`] map: keeps the low 32 bits of an id, and mixes the id into the
+/// high ones, by which a hash table tells close entries apart.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdHasher(u64);
 

@@ -1,6 +1,7 @@
 //! Failures of items, and whether running the same command again can succeed.
 
-/// Failure of an item, with the reason.
+/// Failure of an item, with the reason, and whether a later run of the same command can continue
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// A later run transfers the item from the beginning: nothing of it is kept.

@@ -9,7 +9,8 @@ const MOST: usize = 256;
 const BYTES: usize = 128 << 10;
 const _: () = assert!(MOST <= MAX_DELETED && BYTES <= MAX_DELETED_BYTES);
 
-/// Items that the other end has not been told of.
+/// Items that were made, removed or renamed and that the other end is still to be told of,
+/// collected into messages of bounded length.
 #[derive(Debug, Default)]
 pub struct ItemBatch {
     items: Vec<ChangedItem>,

@@ -14,7 +14,7 @@ pub struct KeptCounts {
 }
 
 impl KeptCounts {
-    /// Counts an item.
+    /// Counts an item by the reason why the destination stays as it is at its name.
     pub fn add(&mut self, why: Kept) {
         match why {
             Kept::Newer => self.newer += 1,

@@ -12,10 +12,11 @@ pub const MAX_WAITING: usize = MAX_PENDING_BYTES / 4;
 /// Most bytes of lines that wait at a receiver: those that wait at the sender, and of the items whose
 /// ends it does not know yet; each byte of a path has up to 4 in its line.
 pub const MAX_WAITING_AT_RECEIVER: usize = 2 * MAX_PENDING_BYTES;
-/// Number of bytes that are taken at once.
+/// Bytes of ordered lines from which on they are taken.
 const CHUNK: usize = 32 << 10;
 
-/// Lines of items, each of which ends once.
+/// Lines of a receipt, brought from the order in which items end into the order of their
+/// announcement.
 #[derive(Debug, Default)]
 pub struct Lines {
     /// Id of the first item that has not ended.
@@ -29,7 +30,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Records the line of an item; only the first one counts.
+    /// Adds the line of an item that has ended; only the first one of an item counts.
     pub fn settle(&mut self, id: EntryId, line: &Line) {
         let Some(position) = id.checked_sub(self.next).map(|position| position as usize) else { return };
         if self.waiting.len() <= position {
@@ -56,12 +57,12 @@ impl Lines {
         self.held
     }
 
-    /// Takes lines in their order, once they are many.
+    /// Takes the lines that are in order, once they have 32 KiB; `None` before.
     pub fn take_chunk(&mut self) -> Option<Vec<u8>> {
         (self.ordered.len() >= CHUNK).then(|| std::mem::take(&mut self.ordered))
     }
 
-    /// Takes the last lines; `None` if an item has not ended whose successors have.
+    /// Takes the last lines at the end; `None` if an item has not ended whose successors have.
     #[must_use]
     pub fn take_rest(&mut self) -> Option<Vec<u8>> {
         self.waiting.is_empty().then(|| std::mem::take(&mut self.ordered))

@@ -25,7 +25,8 @@ pub struct Retry {
     course: Option<Course>,
 }
 
-/// A series of attempts without any data arriving in between.
+/// The attempts to reconnect since data last arrived: the next one, and the time at which the
+/// client gives up.
 #[derive(Clone, Copy, Debug)]
 struct Course {
     /// Time at which the client gives up.

@@ -2,8 +2,9 @@
 
 use icdc_protocol::message::{Preserve, Special};
 
-/// Reason why such an item is not copied with these attributes; `None` if it is. A device gives
-/// whoever may open its node a part of the host, so it goes with the owner, as set-id bits do.
+/// Reason why a named pipe, socket or device is not copied with these attributes; `None` if it is.
+/// A device gives whoever may open its node a part of the host, so it goes with the owner, as
+/// set-id bits do.
 #[must_use]
 pub fn refusal(special: Special, preserve: Preserve) -> Option<String> {
     let what = special.described();

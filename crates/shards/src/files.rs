@@ -35,7 +35,7 @@ pub(crate) fn is_aside(file: &[u8], name: &str) -> bool {
     file.strip_prefix(b".").and_then(|file| file.strip_prefix(name.as_bytes())).is_some_and(|end| end.starts_with(b"."))
 }
 
-/// Name of this host.
+/// Name of this host, by which the plan's files are told apart and notes say who copied.
 pub(crate) fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

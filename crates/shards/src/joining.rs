@@ -11,7 +11,7 @@ pub struct Joining {
 }
 
 impl Joining {
-    /// The joint result of `items` items, none of which is done yet.
+    /// Joint result of a plan with this number of items, none of which is done yet.
     #[must_use]
     pub fn new(items: usize) -> Self {
         Self { digests: vec![None; items] }

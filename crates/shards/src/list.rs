@@ -19,7 +19,8 @@ pub type PlanId = [u8; 16];
 
 /// First bytes of a list's file, with the version of its format.
 const MAGIC: [u8; 8] = *b"icdclst\x01";
-/// The items of a shard, with their places in the plan.
+/// The items of a shard, or all directories of a plan, with their places: numbers among all items
+/// of the plan.
 #[derive(Debug, PartialEq, Eq)]
 pub struct List {
     /// Places of the items in the plan, ascending.

@@ -99,7 +99,8 @@ pub struct PlanText {
     replanned: u32,
 }
 
-/// Properties of a list of items, as `plan.json` states them.
+/// Entry of `plan.json` about a list: its numbers of items and bytes, and the digest by which the
+/// file is checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListText {
     /// Number of items in the list.
@@ -371,7 +372,7 @@ impl Plan {
         self.text.shards.get(number as usize).ok_or(none)
     }
 
-    /// Reads a list's file, which must be the planned one.
+    /// Reads a list's file, and checks that it is the planned one by its digest.
     fn read_list(&self, name: &str, number: u32, text: &ListText) -> Result<List, PlanError> {
         if !text.digest.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             let (path, reason) = (self.directory.join(PLAN), "the digest of a list is none".into());
@@ -388,7 +389,7 @@ impl Plan {
         if is_within { Ok(list) } else { Err(PlanError::List { path, error: ListError::Damaged }) }
     }
 
-    /// The selection of items that a run of shard `number` copies.
+    /// The selection by which a copy takes the items of shard `number` only.
     ///
     /// # Errors
     /// [`PlanError::NoShard`], [`PlanError::File`], [`PlanError::Text`], [`PlanError::List`].
@@ -496,7 +497,7 @@ impl Plan {
         Ok(note.map_or(ShardState::Planned, ShardState::Begun))
     }
 
-    /// The result of a shard; `None` if there is none for its list.
+    /// The result of a shard; `None` if the file is missing, malformed, or of another list.
     fn outcome(&self, number: u32) -> Result<Option<Outcome>, PlanError> {
         let list = self.shard(number)?;
         let path = self.result(number, "");

@@ -28,7 +28,8 @@ const ETHERNET_HEADER: ByteCount = ByteCount::new(14);
 const ACK_FRAME: ByteCount = ByteCount::new(66);
 /// Length on the wire of an acknowledgement with one block of selective acknowledgement.
 const SACK_FRAME: ByteCount = ByteCount::new(78);
-/// Limit of the queue below TCP (TCP small queues): one millisecond at the line's rate.
+/// Longest queue at the host's line, as time at its rate, beyond which a simulated sender waits
+/// (Linux's TCP small queues).
 const BELOW_TCP: Span = Span::from_millis(1);
 
 /// Runs `simulation` to its end, watched by `observer`; returns its totals.
@@ -52,7 +53,8 @@ pub fn simulate<O: Observer>(simulation: &Simulation, observer: &mut O) -> Resul
     Ok(engine.outcome(simulation, end))
 }
 
-/// State of a running simulation.
+/// State of a running simulation: all flows, both directions of the path, and each flow's next
+/// event.
 struct Engine<'o, O> {
     lanes: Vec<Lane>,
     /// Time and kind of the next event of each lane.
@@ -66,12 +68,13 @@ struct Engine<'o, O> {
     observer: &'o mut O,
 }
 
-/// State of the ring where nothing waits for the receiver's disk.
+/// State of a receiver's disk ring in which nothing ever waits, for the controllers: there is no
+/// disk in a simulation.
 const NO_RING: RingState = RingState { waiting: 0, blocks: 0, size: ByteCount::ZERO, drained: None };
 
-/// A controller of an application that steers its connections as one. Its actions for the number
-/// [`controller::FIRST`] alone, which count processors and retire slow connections, are not
-/// requested here.
+/// Makes the rate controller of an application that steers the connections of a bundle as one. Its
+/// actions for the number [`controller::FIRST`] alone, which count processors and retire slow
+/// connections, are not requested here.
 fn steered_as_one() -> Controller {
     let setup = controller::Setup {
         is_local: false,
@@ -85,7 +88,8 @@ fn steered_as_one() -> Controller {
 /// Number of round trips in which a connection is opened: the handshakes of TCP and of TLS.
 const OPENING: u64 = 2;
 
-/// A flow with both its ends and its packets in transit.
+/// A simulated flow: its sender and receiver, its packets in transit both ways, its times and
+/// counters.
 struct Lane {
     sender: Sender,
     receiver: Receiver,
@@ -113,7 +117,7 @@ struct Lane {
     last_read: Time,
 }
 
-/// Phase of a flow.
+/// Phase of a flow: not started yet, running, or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Waiting,
@@ -134,6 +138,7 @@ enum Event {
 }
 
 impl Lane {
+    /// Makes a flow that has not started, with its algorithm, receive window and times.
     fn new(simulation: &Simulation, flow: &Flow) -> Result<Self, SimulationError> {
         let parameters: Vec<(&str, i64)> =
             flow.parameters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
@@ -233,7 +238,8 @@ impl<O: Observer> Engine<'_, O> {
         first
     }
 
-    /// Tells the observer the queue and the senders' states.
+    /// Tells the observer the queue at the bottleneck and, where it wants them, the senders'
+    /// states.
     fn sample(&mut self, at: Time) {
         // Time at which the last packet that the line has taken will have arrived: the queue
         // includes it already.

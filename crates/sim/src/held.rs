@@ -50,12 +50,13 @@ impl Held {
         true
     }
 
+    /// Word of the ring that has the bit of this packet.
     fn word(&mut self, number: u64) -> &mut u64 {
         let mask = self.words.len() - 1;
         &mut self.words[(number / 64) as usize & mask]
     }
 
-    /// Moves `next` past all packets that follow without a gap, and clears their bits.
+    /// Moves `next` past all packets that have arrived without a gap, and clears their bits.
     fn advance(&mut self) {
         while self.next < self.end {
             let bit = self.next % 64;

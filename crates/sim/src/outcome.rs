@@ -18,7 +18,7 @@ pub struct Outcome {
     pub flows: Vec<FlowOutcome>,
 }
 
-/// Totals of a flow.
+/// Totals of one flow at the end of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowOutcome {
     /// Counters of the flow's sender.

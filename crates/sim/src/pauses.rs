@@ -4,7 +4,7 @@ use icdc_units::Time;
 
 use crate::simulation::{Pause, Pausing};
 
-/// The pauses of a flow by the part that pauses: begin and end of each, sorted.
+/// Begin and end of each pause of a flow, sorted, by the part of the flow that pauses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pauses {
     sender: Vec<(Time, Time)>,
@@ -13,7 +13,7 @@ pub(crate) struct Pauses {
 }
 
 impl Pauses {
-    /// These pauses, in their order.
+    /// Sorts the given pauses by the part that pauses, and by time.
     pub(crate) fn new(pauses: &[Pause]) -> Self {
         let of = |part: Pausing| {
             let begin = |pause: &Pause| Time::ORIGIN + pause.after;

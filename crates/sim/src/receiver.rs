@@ -21,21 +21,22 @@ use icdc_units::{ByteCount, Span, Time};
 use crate::held::Held;
 use crate::simulation::{Acknowledgements, ReceiveWindow};
 
-/// Number of acknowledgements sent at once at the start (`TCP_MAX_QUICKACKS`).
+/// Number of acknowledgements at the start of a connection that are sent without delay
+/// (`TCP_MAX_QUICKACKS`).
 const QUICK: u32 = 16;
 /// Longest delay of the acknowledgement of a single packet (`TCP_ATO_MIN`).
 const DELAYED: Span = Span::from_millis(40);
-/// Number of acknowledgements of packets behind a gap that are not held back
+/// Number of acknowledgements of packets behind a gap that are sent without delay
 /// (`TCP_FASTRETRANS_THRESH`).
 const AT_ONCE: u32 = 3;
-/// Most packets behind a gap per acknowledgement (`tcp_comp_sack_nr`).
+/// Maximum number of packets behind a gap that one acknowledgement covers (`tcp_comp_sack_nr`).
 const COMPRESSED: u32 = 44;
 /// Longest delay of an acknowledgement behind a gap (`tcp_comp_sack_delay_ns`).
 const COMPRESSED_DELAY: Span = Span::from_millis(1);
 /// First window of a receiver that tunes it: half of `tcp_rmem[1]`.
 const FIRST_WINDOW: ByteCount = ByteCount::new(65_536);
 
-/// Contents of an acknowledgement.
+/// An acknowledgement in transit: what it tells the sender, in numbers of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acknowledgement {
     /// Number of the first packet that is missing.
@@ -90,7 +91,7 @@ impl Reports {
     }
 }
 
-/// Result of a packet's arrival.
+/// Result of a data packet's arrival at the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
     /// Whether the packet had not arrived before.
@@ -238,7 +239,8 @@ impl Receiver {
         }
     }
 
-    /// The acknowledgement that is due; `None` if none is.
+    /// Makes the acknowledgement that is due at `now`, after which no packet waits for one; `None`
+    /// if none is due yet.
     pub(crate) fn acknowledge(&mut self, now: Time, reports: &mut Reports) -> Option<Acknowledgement> {
         if !self.now_due {
             if now < self.deadline {
@@ -283,6 +285,7 @@ struct Window {
 }
 
 impl Window {
+    /// Window of a new connection; `mss` in bytes.
     fn new(window: ReceiveWindow, mss: u64, round_trip: Span) -> Self {
         let (size, most) = match window {
             ReceiveWindow::Fixed(size) => (size, size),
@@ -307,7 +310,8 @@ impl Window {
         (self.size.as_u64() / self.mss).max(1)
     }
 
-    /// Tunes the window by what the application has read in a round trip.
+    /// Enlarges a tuned window by what the application has read in the last round trip; `next` is
+    /// the first packet that it has not read.
     fn read(&mut self, now: Time, next: u64) {
         if self.size >= self.most || now - self.since < self.round_trip {
             return;

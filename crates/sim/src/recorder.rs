@@ -12,11 +12,11 @@ use crate::simulation::Simulation;
 
 /// Shortest step of the series.
 const SHORTEST: Span = Span::from_millis(1);
-/// Shortest interval between states of senders.
+/// Shortest interval at which the states of senders are recorded.
 const SHORTEST_STATES: Span = Span::from_millis(10);
-/// Most steps over all flows.
+/// Maximum number of steps in the series of all flows together.
 const MOST_STEPS: u64 = 2_400_000;
-/// Most states over all flows.
+/// Maximum number of states recorded of all flows together.
 const MOST_STATES: u64 = 240_000;
 
 /// Observer that records a simulation as series of bounded length. Step `k` begins at `k * step`.

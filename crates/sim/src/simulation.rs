@@ -7,9 +7,9 @@ use thiserror::Error;
 
 /// Length in bytes of the IPv4 header, TCP header, and time stamps.
 const HEADERS: u64 = 20 + 20 + 12;
-/// Most flows of a simulation; the cost of each event grows with their number.
+/// Maximum number of flows of a simulation; the cost of each event grows with their number.
 const MAX_FLOWS: usize = 1000;
-/// Longest additional delay of a flow, as for a path.
+/// Longest additional delay that a flow's settings may have, as for a path.
 const MAX_EXTRA_DELAY: Span = icdc_path::MAX_DELAY;
 /// Memory in bytes for a packet in flight: its slot on a scoreboard that doubles, in a delay line
 /// that does, and in the queues of losses.
@@ -33,7 +33,7 @@ pub struct Simulation {
     pub segmentation: bool,
 }
 
-/// One TCP connection, established at its start.
+/// Settings of one simulated TCP connection, which is established at its start.
 #[derive(Clone)]
 pub struct Flow {
     /// Congestion control algorithm of the sender.
@@ -89,7 +89,8 @@ pub enum Pausing {
 }
 
 impl Flow {
-    /// A bulk flow from the start to the end, with a receiver that takes up to `window`.
+    /// Settings of a flow that sends from the start to the end of the simulation, with a receiver
+    /// that takes up to `window`.
     #[must_use]
     pub fn bulk(algorithm: &'static Algorithm, window: ReceiveWindow) -> Self {
         Self {
@@ -108,7 +109,7 @@ impl Flow {
     }
 }
 
-/// Receive window of a flow.
+/// Receive window of a flow, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveWindow {
     /// The window is constant from the first packet on.
@@ -121,7 +122,7 @@ pub enum ReceiveWindow {
     },
 }
 
-/// Acknowledgement policy for packets in order.
+/// Policy by which receivers acknowledge packets that arrive in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledgements {
     /// Each packet is acknowledged (`quickack` of a route).
@@ -203,7 +204,7 @@ impl Simulation {
         ByteCount::new(on_wire.as_u64() / self.forward.largest_frame().as_u64() * MEMORY_PER_PACKET)
     }
 
-    /// Checks the settings.
+    /// Checks the settings of path and flows.
     ///
     /// # Errors
     /// The first invalid setting.

@@ -4,7 +4,7 @@ use icdc_units::ByteCount;
 
 use crate::egress::Egress;
 
-/// Settings of a TCP socket that are made before its handshake.
+/// Settings of a TCP socket that have to be made before its handshake, for connecting.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beginning<'a> {
     /// Size of the receive buffer, so that the window scale fits it: for a connection that will
@@ -13,6 +13,7 @@ pub struct Beginning<'a> {
     /// Kernel name of the congestion control; `None` for the system's default. Chosen later, it
     /// would inherit the pacing that BBR, where that is the default, has begun.
     pub congestion: Option<&'a str>,
-    /// Egress from this host; `None` leaves it to the routing table.
+    /// Device or address by which the connection leaves this host; `None` leaves it to the routing
+    /// table.
     pub egress: Option<&'a Egress>,
 }

@@ -19,12 +19,13 @@ pub fn wall() -> SystemTime {
     UNIX_EPOCH + Duration::from(since_1970)
 }
 
-/// Processor time that this thread has used.
+/// Processor time that the calling thread has used so far.
 #[must_use]
 pub fn of_thread() -> Span {
     read(ClockId::ThreadCPUTime)
 }
 
+/// Reads a clock of the kernel, as time since its origin.
 fn read(clock: ClockId) -> Span {
     let read = clock_gettime(clock);
     Span::from_secs(read.tv_sec as u64) + Span::from_nanos(read.tv_nsec as u64)

@@ -117,6 +117,8 @@ pub enum ConnectError {
     },
 }
 
+/// Advice on how to use the host's addresses of the other family, for the message of
+/// [`ConnectError::NoAddress`].
 fn remedy(egress: &Option<Egress>) -> String {
     match egress {
         Some(egress) => format!("leave by another address of this host than {egress}, or by a device, to use them"),
@@ -124,6 +126,7 @@ fn remedy(egress: &Option<Egress>) -> String {
     }
 }
 
+/// The addresses in one line, for a message.
 fn listed(addresses: &[IpAddr]) -> String {
     addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -139,7 +142,7 @@ pub fn connect(host: &str, port: u16, family: Family, timeout: Span) -> Result<T
     connect_with(host, port, family, timeout, &Beginning::default())
 }
 
-/// Connects as [`connect`], with settings of the socket.
+/// Connects as [`connect`], with settings of the socket before its handshake, and may be cancelled.
 ///
 /// # Errors
 /// See [`ConnectError`].
@@ -166,7 +169,8 @@ pub fn connect_with<'a>(
     race_to(host, admitted, (timeout, deadline), patience.cancel, beginning)
 }
 
-/// Connects as [`connect_with`], to known addresses, those of `host`.
+/// Connects as [`connect_with`], but to these addresses without resolving; `host` is the name in
+/// errors.
 ///
 /// # Errors
 /// See [`ConnectError`].
@@ -184,7 +188,8 @@ pub fn connect_any<'a>(
     race_to(host, addresses, (patience.timeout, clock::now() + patience.timeout), patience.cancel, beginning)
 }
 
-/// Connects to the first of `addresses` (at least one) that answers.
+/// Connects to the first of `addresses` (at least one) that answers; of several failures it returns
+/// the most telling. `timeout` is for the message, `deadline` what counts.
 fn race_to(
     host: &str,
     addresses: Vec<SocketAddr>,
@@ -199,8 +204,9 @@ fn race_to(
     })
 }
 
-/// Resolves `host` to addresses with this port, by the resolver of the system. Its call cannot be
-/// interrupted, so a thread makes it.
+/// Resolves `host`, a name or an address, to addresses with this port, by the resolver of the
+/// system, within the time limit. Its call cannot be interrupted, so a thread makes it, which
+/// outlives a timeout.
 pub fn resolve(host: &str, port: u16, patience: Patience<'_>) -> Result<Vec<SocketAddr>, ConnectError> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);

@@ -25,7 +25,7 @@ const DEVICES: &str = "/proc/net/dev";
 /// Maximum length of a device's name (`IFNAMSIZ`, less the byte at its end).
 const MAX_DEVICE_NAME: usize = 15;
 
-/// Egress of a connection from this host: the network device or source address by which it leaves.
+/// Network device or source address by which a connection leaves this host, where a user names one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Egress {
     /// A network device.
@@ -34,7 +34,7 @@ pub enum Egress {
     Address(IpAddr),
 }
 
-/// Name of a network device, in a form that the kernel accepts.
+/// Name of a network device, checked for a form that the kernel accepts; the device need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceName(String);
 
@@ -116,7 +116,8 @@ impl Egress {
         }
     }
 
-    /// Error for a system call by which the kernel refused this egress.
+    /// Makes the error of a system call that refused this egress one for users, with the cause that
+    /// it points to.
     pub(crate) fn refused(&self, Refused { call, cause }: Refused) -> EgressError {
         match (self, Errno::from_io_error(&cause)) {
             (Self::Device(device), Some(Errno::NODEV)) => {
@@ -152,12 +153,12 @@ impl Egress {
     }
 }
 
-/// System call that binds a socket to a device.
+/// Name of the system call that binds a socket to a device, in errors.
 pub(crate) const BIND_TO_DEVICE: &str = "setsockopt(SO_BINDTODEVICE)";
-/// System call that binds a socket to an address.
+/// Name of the system call that binds a socket to an address, in errors.
 pub(crate) const BIND: &str = "bind";
 
-/// A system call that the kernel refused, with its error.
+/// A system call by which an egress was to be set and that the kernel refused, with its error.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) call: &'static str,
@@ -206,14 +207,15 @@ pub enum EgressError {
     },
 }
 
-/// Names of the network devices in this process's namespace; empty if they cannot be read.
+/// Names of the network devices in this network namespace, for a message; empty if they cannot be
+/// read.
 fn devices() -> Vec<String> {
     let listed = std::fs::read_to_string(DEVICES).unwrap_or_default();
     listed.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
 }
 
-/// Egresses of the connections of one run, used in turn; the routing table decides where none is
-/// named.
+/// Devices or source addresses that a user named for the connections of one run, which use them in
+/// turn; if there are none, the routing table decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Egresses(Arc<[Egress]>);
 
@@ -230,14 +232,14 @@ impl Egresses {
         self.0.get(self.turn(number))
     }
 
-    /// Index of the egress that connection number `number` uses: connections with the same index
-    /// leave by the same egress.
+    /// Index of the egress that connection number `number`, counted from 0, uses; connections with
+    /// the same index leave by the same egress.
     #[must_use]
     pub fn turn(&self, number: u8) -> usize {
         usize::from(number) % self.0.len().max(1)
     }
 
-    /// Number of connections after which each egress is used once; 1 where none is named.
+    /// Least number of connections that uses each egress; 1 where none is named.
     #[must_use]
     pub fn connections(&self) -> u8 {
         u8::try_from(self.0.len()).unwrap_or(u8::MAX).max(1)

@@ -128,8 +128,9 @@ impl TcpInfo {
         self.silence > Span::from_millis(500) + self.rtt
     }
 
-    /// Sending rate that a congestion control which measures the path's rate has found (its pacing
-    /// rate); `None` while the ceiling on the rate limits it.
+    /// Sending rate that a congestion control which measures the path's free rate has arrived at
+    /// (its pacing rate); `None` while it does not pace, or while the ceiling on the rate limits
+    /// it.
     pub fn found_rate(&self) -> Option<Rate> {
         self.pacing_rate.filter(|rate| self.max_pacing_rate.is_none_or(|most| *rate < most))
     }
@@ -146,7 +147,7 @@ impl TcpInfo {
         sent_in_vain || never_received
     }
 
-    /// Counters by which the rate of the path is measured.
+    /// The counters from which the rate controller measures the rate of the path.
     pub fn path_counters(&self) -> PathCounters {
         PathCounters {
             acknowledged: self.bytes_acked,
@@ -165,7 +166,7 @@ impl TcpInfo {
 /// Size of the buffer for a `struct tcp_info` in bytes: the struct has 280 as of Linux 6.18.
 const ROOM: usize = 512;
 
-/// Reads the state of a TCP socket from the kernel.
+/// Reads the kernel's statistics (`TCP_INFO`) of a TCP socket.
 ///
 /// # Errors
 /// The kernel refuses a system call.
@@ -177,6 +178,7 @@ pub fn info(fd: &impl AsFd) -> io::Result<TcpInfo> {
 /// Value of `tcpi_snd_ssthresh` before the first congestion event (`TCP_INFINITE_SSTHRESH`).
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
+/// Decodes a `struct tcp_info`.
 fn decode(fields: &Fields<'_>) -> TcpInfo {
     TcpInfo {
         state: ConnectionState::from_number(fields.byte(0)),
@@ -221,7 +223,8 @@ fn decode(fields: &Fields<'_>) -> TcpInfo {
     }
 }
 
-/// The bytes of `struct tcp_info` that the kernel wrote.
+/// Bytes of `struct tcp_info` that the kernel wrote, read field by field; fields beyond their end
+/// are zero.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -237,12 +240,14 @@ impl Fields<'_> {
         u64::from_ne_bytes(self.array(offset))
     }
 
-    /// A rate limit in bytes per second, of which the kernel says by all ones that there is none.
+    /// The rate limit at this offset, in bytes per second; `None` for all ones, by which the kernel
+    /// says that there is none.
     fn limit(&self, offset: usize) -> Option<Rate> {
         let bytes = self.u64(offset);
         (bytes < u64::MAX).then_some(Rate::from_bytes_per_second(bytes))
     }
 
+    /// The time at this offset, 32 bits of microseconds.
     fn micros32(&self, offset: usize) -> Span {
         Span::from_micros(self.u32(offset).into())
     }
@@ -254,6 +259,7 @@ impl Fields<'_> {
 }
 
 impl ConnectionState {
+    /// The state that the kernel numbers so.
     fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Established,

@@ -47,7 +47,7 @@ pub(crate) fn set_socket_option<N: Number>(fd: &impl AsFd, level: c_int, name: c
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Type of an option's value.
+/// Type of the value of a socket option that is a number.
 pub(crate) trait Number: Copy {}
 impl Number for u32 {}
 impl Number for u64 {}

@@ -63,7 +63,7 @@ pub use passed::passed_listeners;
 pub use patience::Patience;
 pub use privileges::{PrivilegedHelper, Privileges};
 
-/// Versions of IP that may be used (`-4`, `-6`).
+/// IP version that connections or listeners are restricted to (`-4`, `-6`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Family {
     /// Either version: whatever the name and the host have.
@@ -85,7 +85,7 @@ impl Family {
         }
     }
 
-    /// Whether `address` is of this family.
+    /// Whether an address of this kind may be used.
     pub fn admits(self, address: std::net::IpAddr) -> bool {
         match self {
             Self::Any => true,

@@ -68,6 +68,7 @@ pub enum ListenError {
     },
 }
 
+/// Subject of the message about ports in use.
 fn ports_are(low: &u16, high: &u16) -> String {
     match (low, high) {
         (0, _) => "all ephemeral ports".to_owned(),
@@ -76,6 +77,7 @@ fn ports_are(low: &u16, high: &u16) -> String {
     }
 }
 
+/// Advice in the message about ports in use.
 fn other_ports(low: &u16, high: &u16) -> &'static str {
     if low == high { "another port" } else { "a wider range" }
 }
@@ -83,11 +85,11 @@ fn other_ports(low: &u16, high: &u16) -> &'static str {
 /// Maximum number of connections that wait to be accepted (the kernel limits it to
 /// `net.core.somaxconn`).
 const BACKLOG: i32 = 1024;
-/// Number of attempts with a port that the kernel picks: between its choice and `listen` another
-/// socket may take it.
+/// Maximum number of attempts with a port that the kernel picks: between its choice and `listen`
+/// another socket may take it.
 const EPHEMERAL_TRIES: usize = 16;
 
-/// Listens on the first free port of `ports`; `None` lets the kernel choose.
+/// Listens on the first free port of `ports`; `None` lets the kernel choose the port.
 ///
 /// Without an `address`, or with `::`, and with [`Family::Any`], both families are served: IPv4
 /// peers appear as `::ffff:a.b.c.d`. A host without IPv6 serves IPv4 only. A `receive_buffer` other
@@ -131,6 +133,8 @@ pub fn listen_at(address: SocketAddr, receive_buffer: ByteCount) -> Result<TcpLi
     listen(host, port, Family::Any, receive_buffer)
 }
 
+/// Listens at one address on the first free port of `ports`, or on one of the kernel's choice;
+/// `dual`: an IPv6 socket takes IPv4 as well.
 fn listen_in_range(
     host: IpAddr,
     ports: Option<RangeInclusive<u16>>,
@@ -151,6 +155,7 @@ fn listen_in_range(
     Err(ListenError::PortsInUse { address: host, low, high })
 }
 
+/// Listens at one address and port; `dual`: an IPv6 socket takes IPv4 as well.
 fn listen_on(address: SocketAddr, dual: bool, receive_buffer: ByteCount) -> Result<TcpListener, ListenError> {
     let failed = |call| {
         move |cause: io::Error| match cause.kind() {

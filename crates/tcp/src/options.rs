@@ -24,18 +24,19 @@ pub struct OptionError {
     pub cause: io::Error,
 }
 
-/// Name of the option in `setsockopt(SO_SNDBUF)`, as the manuals have it; for another call the
-/// call itself.
+/// Name of the option for a message: of `setsockopt(SO_SNDBUF)` that in parentheses, of another
+/// call the call itself.
 fn option(call: &str) -> &str {
     call.split_once('(').map_or(call, |(_, option)| option.trim_end_matches(')'))
 }
 
+/// The peer for a message; empty if it is unknown.
 fn with_peer(peer: &Option<SocketAddr>) -> String {
     peer.map_or_else(String::new, |peer| format!(" with {peer}"))
 }
 
 impl OptionError {
-    /// Error of a system call on the socket `fd`, with its addresses.
+    /// Error of a system call on the socket `fd`, with the address of its peer.
     pub(crate) fn of(fd: &impl AsFd, call: &'static str, cause: impl Into<io::Error>) -> Self {
         let peer = SockRef::from(fd).peer_addr().ok().and_then(|address| address.as_socket());
         Self { call, peer, cause: cause.into() }
@@ -68,7 +69,7 @@ pub fn set_pacing_rate(fd: &impl AsFd, rate: Option<Rate>) -> Result<(), OptionE
         .map_err(|error| OptionError::of(fd, CALL, error))
 }
 
-/// Limit of the pacing rate set by [`set_pacing_rate`], rounded down to bytes per second; `None` if
+/// Reads the limit that [`set_pacing_rate`] has set, rounded down to bytes per second; `None` if
 /// there is none.
 pub fn pacing_rate(fd: &impl AsFd) -> Result<Option<Rate>, OptionError> {
     const CALL: &str = "getsockopt(SO_MAX_PACING_RATE)";
@@ -105,7 +106,7 @@ pub fn namespace_cookie() -> Result<u64, OptionError> {
     Ok(u64::from_ne_bytes(value))
 }
 
-/// Sizes of the socket's buffers in bytes of data.
+/// Sizes of a socket's buffers that the kernel granted, in bytes of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
     /// Send buffer: data not yet sent, or sent and not yet acknowledged.
@@ -170,7 +171,7 @@ pub fn set_receive_room(fd: &impl AsFd, size: ByteCount) -> Result<(), OptionErr
         .map_err(|error| OptionError::of(fd, "setsockopt(TCP_WINDOW_CLAMP)", error))
 }
 
-/// Kernel memory that received and unread data takes, the kernel's structures included
+/// Reads how much kernel memory received and unread data takes, the kernel's structures included
 /// (`SO_MEMINFO`, Linux 4.12).
 ///
 /// # Errors
@@ -216,8 +217,8 @@ pub fn shutdown(fd: &impl AsFd) -> Result<(), OptionError> {
     }
 }
 
-/// Number of bytes still in the send queue: not yet sent, or sent and not yet acknowledged. Zero
-/// means that all that was written has reached the peer's kernel: the connection has drained.
+/// Reads how many bytes are still in the send queue: not yet sent, or sent and not yet
+/// acknowledged. Does not wait. Zero means that all that was written has reached the peer's kernel.
 ///
 /// # Errors
 /// See [`OptionError`].

@@ -7,8 +7,9 @@ use listenfd::ListenFd;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::sockopt::socket_acceptconn;
 
-/// Takes the listening TCP sockets that a service manager has passed to this process. Empty the
-/// second time, and for a process that was only started by the one they were for.
+/// Takes over the listening TCP sockets that a service manager (systemd) has passed to this
+/// process. Empty the second time, and for a process that was only started by the one they were
+/// for.
 pub fn passed_listeners() -> Vec<TcpListener> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Ordering::Relaxed) {
@@ -19,8 +20,8 @@ pub fn passed_listeners() -> Vec<TcpListener> {
     taken.filter(is_usable).collect()
 }
 
-/// Whether the socket listens and has an Internet address; makes it close when a program is
-/// executed.
+/// Whether a passed socket listens and has an Internet address; also marks it to be closed when a
+/// program is executed.
 fn is_usable(listener: &TcpListener) -> bool {
     // What this process starts has no business with it.
     fcntl_setfd(listener, FdFlags::CLOEXEC).is_ok()

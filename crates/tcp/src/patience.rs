@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use icdc_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Limits of the wait for making a connection: a timeout and a way to cancel.
+/// Limits of the wait while a connection is made: a timeout, and a descriptor that cancels it.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience<'a> {
     /// Time limit for resolving the name and for all addresses together.

@@ -14,8 +14,8 @@ use icdc_rate::known_paths::Resumption;
 
 use crate::congestion::PathHints;
 
-/// A process with more privileges that carries out operations on sockets of this process. A helper
-/// that does not answer in time has done nothing.
+/// A process with more privileges, such as a session's daemon, that carries out operations on
+/// sockets of this process. If it does not answer in time, it has done nothing.
 pub trait PrivilegedHelper: Send + Sync {
     /// Sets the congestion control of a socket to `algorithm`, one of icdc's own, and passes the
     /// hints about the socket to it. Returns whether the algorithm has received the hints, or why
@@ -38,7 +38,8 @@ pub trait PrivilegedHelper: Send + Sync {
     fn prepare_to_send(&self, socket: BorrowedFd<'_>);
 }
 
-/// The privileges with which sockets are tuned. Clones share the helper.
+/// With whose privileges sockets are tuned: this process's own, or those of a helper process.
+/// Clones share the helper.
 #[derive(Clone, Default)]
 pub struct Privileges(Option<Arc<dyn PrivilegedHelper>>);
 

@@ -24,7 +24,7 @@ use crate::set_congestion;
 /// ms).
 const STAGGER: Span = Span::from_millis(250);
 
-/// Failure of the attempt at one address.
+/// Failed attempt to connect to one address: the system call and its error.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) address: SocketAddr,
@@ -32,7 +32,7 @@ pub(crate) struct Failure {
     pub(crate) cause: io::Error,
 }
 
-/// Reason why no attempt led to a connection.
+/// Reason why a race of attempts led to no connection.
 #[derive(Debug)]
 pub(crate) enum Lost {
     /// All attempts failed; their failures, in order.
@@ -112,13 +112,14 @@ fn settled(running: &[Attempt], cancel: Option<BorrowedFd<'_>>, span: Span) -> V
     }
 }
 
-/// An attempt to connect to one address, in progress.
+/// An attempt to connect to one address, in progress on a non-blocking socket.
 struct Attempt {
     address: SocketAddr,
     socket: Socket,
 }
 
 impl Attempt {
+    /// Makes a socket with these settings and begins to connect it, without waiting.
     fn start(address: SocketAddr, beginning: &Beginning<'_>) -> Result<Self, Failure> {
         let failed = |call| move |cause| Failure { address, call, cause };
         let socket =
@@ -148,7 +149,8 @@ impl Attempt {
         }
     }
 
-    /// Outcome of the attempt, once the socket is writable.
+    /// Result of the attempt, once the socket is writable: the connection, blocking again, or its
+    /// failure.
     fn finish(self) -> Result<TcpStream, Failure> {
         let failed = |call| move |cause| Failure { address: self.address, call, cause };
         match self.socket.take_error() {

@@ -11,13 +11,15 @@ use crate::allowance::Allowance;
 use crate::event::Stage;
 use crate::stages;
 
-/// Sums over the sessions of one run.
+/// Totals of one run over all its sessions (bytes, retransmissions, time by limiting stage), and
+/// what the sessions have in common, such as a quota.
 pub struct Account {
     start: Time,
     sums: Mutex<Sums>,
     allowance: OnceLock<Box<dyn Allowance>>,
 }
 
+/// Values of an account that sessions add to or note, behind one lock.
 #[derive(Default)]
 struct Sums {
     bytes: u64,
@@ -29,7 +31,7 @@ struct Sums {
 }
 
 impl Account {
-    /// Empty sums of a run that began at `start`.
+    /// Totals of a run that began at `start` and has had no session yet.
     #[must_use]
     pub fn new(start: Time) -> Self {
         Self { start, sums: Mutex::default(), allowance: OnceLock::new() }
@@ -41,13 +43,14 @@ impl Account {
         self.start
     }
 
-    /// From now on payload bytes are reserved from `allowance` before they are moved; only the
-    /// first call has an effect.
+    /// Sets the quota, as of a daemon for a key, from which payload bytes are reserved before they
+    /// are sent, or stored at the receiver. Only the first call has an effect.
     pub fn limit(&self, allowance: Box<dyn Allowance>) {
         let _ = self.allowance.set(allowance);
     }
 
-    /// Reserves payload that is about to be moved; an error if no more may be moved.
+    /// Reserves payload bytes that are about to be sent, or have arrived and are about to be
+    /// stored; an error if the quota is used up. Without a quota everything is permitted.
     pub(crate) fn reserve(&self, bytes: ByteCount) -> Result<(), SessionError> {
         match self.allowance.get().filter(|_| !bytes.is_zero()) {
             Some(allowance) => allowance.reserve(bytes).map_err(SessionError::Local),
@@ -55,7 +58,7 @@ impl Account {
         }
     }
 
-    /// Adds to the number of payload bytes transferred in the run.
+    /// Adds payload bytes that a session has sent or received to those of the run.
     pub fn add_bytes(&self, bytes: u64) {
         self.sums.lock().expect("no panic while sums are kept").bytes += bytes;
     }
@@ -70,7 +73,7 @@ impl Account {
         }
     }
 
-    /// Adds time in which the run was connecting.
+    /// Adds time in which the run was connecting: it counts as limited by [`Stage::Start`].
     pub fn add_connecting(&self, span: Span) {
         self.add_sender(0, &[(Stage::Start.name().to_owned(), span.as_nanos())]);
     }
@@ -99,12 +102,15 @@ impl Account {
         self.sums.lock().expect("no panic while sums are kept").max_rate
     }
 
-    /// Notes where the receiving end has placed the source. The first session decides.
+    /// Notes whether the only source, a directory, became the destination itself or went into it.
+    /// The first session decides; later calls have no effect.
     pub fn note_place(&self, place: Place) {
         self.sums.lock().expect("no panic while sums are kept").place.get_or_insert(place);
     }
 
-    /// Place of the source at the destination; `None` until a session has decided it.
+    /// Whether the only source, a directory, became the destination itself or went into it, as the
+    /// run's first session decided; `None` before that, and for other sources. Later sessions ask
+    /// for the same.
     #[must_use]
     pub fn place(&self) -> Option<Place> {
         self.sums.lock().expect("no panic while sums are kept").place

@@ -8,15 +8,17 @@ use icdc_session::SessionError;
 
 use crate::stage_thread;
 
+/// A lookup that the accounts' thread carries out; it passes its answer on by itself.
 type Question = Box<dyn FnOnce() + Send>;
 
-/// The accounts of this host. The thread ends when this is dropped.
+/// Handle of the thread that looks up users and groups of this host for a confined session. The
+/// thread ends when this is dropped.
 pub(crate) struct Accounts {
     questions: Channel<Question>,
 }
 
 impl Accounts {
-    /// Starts the thread.
+    /// Starts the thread, before the session's threads are confined.
     ///
     /// # Errors
     /// It cannot be started.
@@ -47,6 +49,7 @@ impl Accounts {
         self.ask(move || icdc_accounts::group_name(id)).filter(|name| is_account_name(name))
     }
 
+    /// Has the thread answer `question`, and waits for that; `None` also if the thread has ended.
     fn ask<T: Send + 'static>(&self, question: impl FnOnce() -> Option<T> + Send + 'static) -> Option<T> {
         let (answer, answers) = bounded(1);
         // The asking thread waits for it.

@@ -3,7 +3,7 @@
 use icdc_disk::tree::AttributeKinds;
 use icdc_protocol::message::Preserve;
 
-/// Kinds of extended attributes that are restored with these options.
+/// Kinds of extended attributes that the receiver restores with these options.
 pub(crate) fn restored(preserve: Preserve) -> AttributeKinds {
     AttributeKinds::USER
         .only_if(preserve.xattr)

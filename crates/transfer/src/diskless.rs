@@ -20,7 +20,7 @@ pub fn make(directory: &Path, diskless: Diskless) -> io::Result<()> {
     File::create_new(directory.join(NAME))?.set_len(diskless.length.as_u64())
 }
 
-/// Disk engine of a session: [`EngineKind::None`] if the session uses no disks.
+/// Kind of disk engine for a session: [`EngineKind::None`] if the session uses no disks.
 pub(crate) fn engine(diskless: Option<Diskless>) -> EngineKind {
     if diskless.is_some() { EngineKind::None } else { EngineKind::Auto }
 }

@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::notices::Noticed;
 use crate::path_text;
 
-/// Takes the events of a run, from any thread, in the order in which they happen on that thread.
+/// Callback that takes the events of a run, from any thread, in the order in which they happen on
+/// that thread.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// Event of a transfer, for progress displays, JSON output and reports.
@@ -266,7 +267,8 @@ impl Event {
     }
 }
 
-/// Reason why a connection after the first has ended early.
+/// Reason why a connection after the first has ended before the session, for the notice to the
+/// user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EarlyEnd {
     /// Sending over the connection failed, for this cause.
@@ -281,7 +283,8 @@ pub(crate) enum EarlyEnd {
     Stalled,
 }
 
-/// A route for data to a far end.
+/// Route of the data connections to a far end: TCP in either direction, ssh, a relay or a SOCKS
+/// proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Via {
@@ -529,7 +532,7 @@ impl std::fmt::Display for Stage {
     }
 }
 
-/// Result of a run, as reported at its end.
+/// Result of a run, as reported to the user and in JSON at its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Regular files that are complete at the destination and were not skipped.

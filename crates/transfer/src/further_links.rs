@@ -19,7 +19,8 @@ pub struct FurtherLink {
     pub link: Link,
 }
 
-/// Source of a session's connections after the first.
+/// Source of a session's connections after the first: a queue of those that are made, and a channel
+/// by which more are asked for.
 #[derive(Clone, Copy)]
 pub struct Joining<'a> {
     /// Queue that delivers the connections once they are made.
@@ -34,6 +35,8 @@ pub struct Joining<'a> {
 #[derive(Default)]
 pub(crate) struct FurtherControls(Mutex<Lists>);
 
+/// Controls of the connections after the first: of those in use, by number, and of those that were
+/// shut down.
 #[derive(Default)]
 struct Lists {
     open: BTreeMap<u8, LinkControl>,
@@ -50,7 +53,7 @@ impl FurtherControls {
         self.lock().open.insert(number, control);
     }
 
-    /// Shuts one connection down and forgets it.
+    /// Shuts one connection down: it is in use no more, and its counters still enter the totals.
     pub(crate) fn shut(&self, number: u8) {
         let mut lists = self.lock();
         if let Some(control) = lists.open.remove(&number) {
@@ -111,6 +114,7 @@ impl FurtherControls {
 }
 
 impl Lists {
+    /// Controls of all connections after the first, those that were shut down included.
     fn all(&self) -> impl Iterator<Item = &LinkControl> {
         self.open.values().chain(&self.lost)
     }

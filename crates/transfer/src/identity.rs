@@ -14,7 +14,8 @@ use icdc_protocol::message::{Digest, Identity};
 /// File with the kernel's boot id, a random number made at each boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Computes the identities of files for one job on this host.
+/// Computes identities of files on this host for one job, which both ends compare so that a copy
+/// onto itself is noticed.
 pub(crate) struct Identities {
     hasher: blake3::Hasher,
 }

@@ -26,7 +26,8 @@ const NO_PANIC: &str = "no panic while a digest is noted";
 /// Seconds of a day.
 const DAY: i64 = 86_400;
 
-/// The digests that are known to a session.
+/// Cache of file digests that earlier runs of this user have computed, as one session uses it: an
+/// unchanged file is not read again (`--checksum`).
 #[derive(Debug, Default)]
 pub(crate) struct KnownDigests {
     /// The cache file; `None` if the session neither uses nor makes one.
@@ -38,7 +39,7 @@ pub(crate) struct KnownDigests {
     today: u16,
 }
 
-/// A file that is being read, as it was when that began.
+/// Attributes of a file at the moment when reading it begins, with which its digest is noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadVersion(Stat);
 
@@ -50,8 +51,8 @@ fn file() -> Option<PathBuf> {
     Some(caches.join("icdc/digests"))
 }
 
-/// Directory of the cache file, which is made if it is missing; `None` where there can be none. For a
-/// process that is to be confined.
+/// Directory of the cache file, which is made if it is missing, so that a process that is to be
+/// confined can be permitted to use it; `None` where there can be none.
 #[must_use]
 pub fn directory() -> Option<PathBuf> {
     let file = file()?;
@@ -79,7 +80,8 @@ impl KnownDigests {
         }
     }
 
-    /// The digest of a file, if it is as it was when it was read.
+    /// Digest that is known of the file with these attributes; `None` if there is none, or the file
+    /// has changed since it was read.
     pub(crate) fn of(&self, stat: &Stat) -> Option<FileDigest> {
         let numbers = numbers(stat);
         let known = self.known.get(numbers).filter(|known| known.version == version(stat))?;
@@ -89,8 +91,8 @@ impl KnownDigests {
         Some(known.digest)
     }
 
-    /// Looks at a file that is about to be read, so that its digest can be noted; `None` if it is not to
-    /// be, because a change might not show.
+    /// Flushes a file that is about to be read, and takes its attributes, so that its digest can be
+    /// noted later; `None` if it is not to be, because a change might not show.
     pub(crate) fn begin(&self, file: &File) -> Option<ReadVersion> {
         self.file.as_ref()?;
         // What was written to a memory mapping shows in the times from now on.
@@ -99,12 +101,14 @@ impl KnownDigests {
         tells_changes(file, stat.ctime, clock::file_time()).then_some(ReadVersion(stat))
     }
 
-    /// Notes the digest of a file that was read and has not changed meanwhile.
+    /// Notes the digest of a file that was read and has not changed meanwhile; [`keep`](Self::keep)
+    /// writes it to the cache file.
     pub(crate) fn note(&self, ReadVersion(stat): ReadVersion, digest: FileDigest) {
         self.add(numbers(&stat), KnownDigest { version: version(&stat), met: self.today, digest });
     }
 
-    /// Adds what was found to the cache file.
+    /// Writes what the session has noted to the cache file, after the session; a failure is only
+    /// logged.
     pub(crate) fn keep(self) {
         let found = self.found.into_inner().expect(NO_PANIC);
         let Some(file) = self.file.filter(|_| !found.is_empty()) else { return };
@@ -116,6 +120,7 @@ impl KnownDigests {
         }
     }
 
+    /// Keeps an entry that is to be written to the cache file, unless there are too many.
     fn add(&self, numbers: FileNumbers, known: KnownDigest) {
         let mut found = self.found.lock().expect(NO_PANIC);
         if found.len() < MAX_ENTRIES {
@@ -137,15 +142,18 @@ fn read(locked: &StateFile) -> std::io::Result<Digests> {
     Ok(bytes.and_then(Digests::parse).unwrap_or_default())
 }
 
+/// Device and inode of a file, by which the cache finds its entry.
 fn numbers(stat: &Stat) -> FileNumbers {
     FileNumbers { device: stat.dev, inode: stat.ino }
 }
 
+/// Size and times of a file, by which the cache notices that it has changed.
 fn version(stat: &Stat) -> FileVersion {
     let time = |FileTime { seconds, nanos }| (seconds, nanos);
     FileVersion { size: stat.size, mtime: time(stat.mtime), ctime: time(stat.ctime) }
 }
 
+/// Present day, in days since 1970.
 fn today() -> u16 {
     u16::try_from(clock::file_time().seconds / DAY).unwrap_or_default()
 }

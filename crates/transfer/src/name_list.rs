@@ -24,12 +24,14 @@ use icdc_protocol::listed::list_order;
 pub use self::reading::Names;
 pub use self::serving::ListServer;
 
-/// Most bytes of names, with what is kept of each, in a run.
+/// Most bytes of names in memory, [`OVERHEAD`] included, before they are sorted and stored as a
+/// run.
 const RUN: usize = 32 << 20;
-/// Bytes that are kept of a name in a run, besides the name.
+/// Bytes that are kept in memory of each name of a run, besides the name.
 const OVERHEAD: usize = size_of::<(u32, u16)>() + 2;
 
-/// A finished list of names.
+/// Finished list of names that a user has chosen one by one (`--files-from`): sorted, mostly in a
+/// temporary file that clones share.
 #[derive(Clone, Debug)]
 pub struct NameList {
     stored: Arc<Stored>,
@@ -38,7 +40,7 @@ pub struct NameList {
     added: u64,
 }
 
-/// Names of a list in sorted runs.
+/// The names of a list as sorted runs, with the temporary file that has those not in memory.
 #[derive(Debug)]
 struct Stored {
     runs: Vec<Run>,
@@ -54,7 +56,8 @@ enum Run {
     Stored { start: u64, end: u64 },
 }
 
-/// A list to which names are added.
+/// List under construction, to which names are added in any order; [`finish`](Self::finish) makes
+/// the list.
 #[derive(Debug, Default)]
 pub struct NewNameList {
     bytes: Vec<u8>,
@@ -82,7 +85,7 @@ impl NewNameList {
         Ok(())
     }
 
-    /// The list with all names that were added.
+    /// Sorts the names that were added, without duplicates, and returns the finished list.
     ///
     /// # Errors
     /// As [`Self::add`].
@@ -103,7 +106,8 @@ impl NewNameList {
         Ok(NameList { stored, digest: *hasher.finalize().as_bytes(), added })
     }
 
-    /// Takes the names that are held, as a run.
+    /// Takes the names that are in memory and returns them as a run: sorted, without duplicates,
+    /// each after its length.
     fn sorted(&mut self) -> Vec<u8> {
         let bytes = std::mem::take(&mut self.bytes);
         let name = |(start, length): (u32, u16)| &bytes[start as usize..][..usize::from(length)];
@@ -118,7 +122,7 @@ impl NewNameList {
         run
     }
 
-    /// Moves the names that are held to the file.
+    /// Sorts the names that are in memory and appends them to the temporary file as a run.
     fn store(&mut self) -> io::Result<()> {
         let run = self.sorted();
         let file = match &mut self.file {
@@ -140,7 +144,7 @@ impl NameList {
         Names::new(Arc::clone(&self.stored))
     }
 
-    /// Digest of the names, by which the same list is known again.
+    /// Digest of the names, by which a later run recognizes the same list.
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.digest
@@ -153,7 +157,7 @@ impl NameList {
     }
 }
 
-/// A file without a name in the directory for temporary files.
+/// Makes a temporary file without a name, which vanishes when it is closed.
 fn unnamed_file() -> io::Result<File> {
     let place = std::env::temp_dir();
     let flags = rustix::fs::OFlags::TMPFILE.bits() as i32;
@@ -161,6 +165,7 @@ fn unnamed_file() -> io::Result<File> {
     opened.map_err(|error| shown(&place, &error))
 }
 
+/// Error of making a temporary file, with its directory and the advice to set TMPDIR.
 fn shown(place: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("no temporary file can be made in {}: {error}; set TMPDIR", place.display()))
 }

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::path_text;
 
-/// Notice for the user about the items of a run that share a condition, which is no failure.
+/// Notice for the user about the items of a run that share a condition, which is no failure: their
+/// number and the first paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Noticed {
     /// Condition that the items share.
@@ -20,7 +21,7 @@ pub struct Noticed {
     pub first: Vec<String>,
 }
 
-/// Notices collected by one end in one session.
+/// Notices collected by one end in one session: one for each condition that items meet.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     by_kind: BTreeMap<NoticeKind, Notice>,
@@ -50,7 +51,7 @@ impl Notices {
         changed.iter().filter_map(|kind| self.by_kind.get(kind).cloned()).collect()
     }
 
-    /// All notices of the session, in the form for the user.
+    /// All notices of the session, in the form that is shown to the user.
     pub(crate) fn all(&self) -> impl Iterator<Item = Noticed> {
         self.by_kind.values().map(Noticed::of)
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use icdc_units::Span;
 
-/// Guard held by something that runs; dropping it signals the end.
+/// Guard held by something that runs; its drop, also by a panic, signals the end to the [`Ended`]
+/// that was made with it.
 pub(crate) struct Running {
     _open: Sender<Infallible>,
 }

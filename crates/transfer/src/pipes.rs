@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-/// Capacity asked for, in bytes: what an ordinary user may have by default.
+/// Capacity in bytes that is requested for a pipe: what an ordinary user may have by default.
 const CAPACITY: usize = 1 << 20;
 
 /// Gives a pipe more capacity, where that is permitted; does nothing to what is no pipe.

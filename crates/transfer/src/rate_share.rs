@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use icdc_units::Rate;
 
-/// A share of a common rate that can change during a run. Each session passes it to its rate
-/// controller at every tick.
+/// Share that one run has of a rate ceiling common to several runs, which can change while the run
+/// is in progress. Each session passes it to its rate controller at every tick.
 #[derive(Debug)]
 pub struct RateShare {
     bits_per_second: AtomicU64,

@@ -21,10 +21,12 @@ use icdc_trust::{FileHash, FileSignature, Identity};
 use icdc_units::hexadecimal;
 use serde::{Deserialize, Serialize};
 
-/// Sentence for a notary whose receipt has begun, or has ended.
+/// Error of a notary that is called out of order: its receipt has not begun, has begun before, or
+/// has ended.
 const OUT_OF_TURN: &str = "the receipt is not at this stage";
 
-/// Signs the receipt of one session at the receiving end.
+/// Makes and signs the receipt of one session at the receiving end: a head, lines of delivered
+/// items, facts and a signature.
 pub trait Notary: Send + Sync {
     /// Begins the receipt of what is delivered beneath `directory`, a printable path; returns the text
     /// above the lines of items.
@@ -33,7 +35,8 @@ pub trait Notary: Send + Sync {
     /// The reason for which there can be no receipt, with the remedy.
     fn begin(&self, directory: &str) -> Result<Vec<u8>, String>;
 
-    /// Adds whole lines of items that are delivered. A failure is told when the receipt is signed.
+    /// Adds whole lines of items that are delivered. A failure is reported when the receipt is
+    /// signed.
     fn add(&self, lines: Vec<u8>);
 
     /// Signs the receipt: everything is delivered, in the snapshot of this time if one was made.
@@ -42,11 +45,11 @@ pub trait Notary: Send + Sync {
     /// The reason for which there is no receipt.
     fn sign(&self, snapshot: Option<SnapshotTime>) -> Result<SignedReceipt, String>;
 
-    /// Handles that there will be no receipt.
+    /// Called when there will be no receipt, with the reason; does nothing by default.
     fn refuse(&self, _reason: &str) {}
 }
 
-/// End of a receipt.
+/// End of a receipt: the facts below the lines of items, and the signature over the whole text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedReceipt {
     /// The text below the lines of items.
@@ -57,9 +60,9 @@ pub struct SignedReceipt {
     pub signature: [Digest; 2],
 }
 
-/// Takes the text of a receipt at the sending end.
+/// Takes the receipt's text at the sending end, which writes it where the user wants it.
 pub trait ReceiptSink: Send + Sync {
-    /// Takes the next part of the text, or why there is none.
+    /// Takes the next part of the receipt's text, or the reason why there is no receipt.
     fn take(&self, part: ReceiptText);
 }
 
@@ -73,7 +76,7 @@ pub struct KeyNotary {
     stage: Mutex<Stage>,
 }
 
-/// Stage of a receipt. Each is signed once.
+/// Stage of a notary's receipt: not begun, open for lines, or over. Each is signed once.
 enum Stage {
     /// It has not begun.
     Fresh,
@@ -83,13 +86,13 @@ enum Stage {
     Over(&'static str),
 }
 
-/// Digests of a receipt's text.
+/// Digest and counts of a receipt's text so far, of which the text itself is not kept.
 struct Text {
     hash: FileHash,
     items: Items,
 }
 
-/// The ends of a delivery, as facts of a receipt.
+/// Receiver and sender of a delivery, as its receipt names them.
 #[derive(Clone, Debug)]
 pub struct Parties {
     /// The user and the host that receive.
@@ -121,12 +124,14 @@ impl KeyNotary {
         Self { identity, known, start: PathBuf::new(), stage: Mutex::new(Stage::Fresh) }
     }
 
-    /// This receipt with the directory in which relative paths start: it may be read elsewhere.
+    /// Sets the directory that a relative destination path starts in: the receipt states the whole
+    /// path, as it may be read elsewhere.
     #[must_use]
     pub fn starting_in(self, start: PathBuf) -> Self {
         Self { start, ..self }
     }
 
+    /// Locks the stage of the receipt.
     fn stage(&self) -> MutexGuard<'_, Stage> {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -179,7 +184,7 @@ impl Notary for KeyNotary {
     }
 }
 
-/// Notary that has nothing to sign with.
+/// Notary that has nothing to sign with, and refuses every receipt.
 pub struct NoNotary(
     /// The reason, with the remedy.
     pub String,
@@ -203,7 +208,7 @@ fn now() -> String {
     SnapshotTime::new(since.as_secs()).map_or_else(|| "after the year 9999".to_owned(), SnapshotTime::name)
 }
 
-/// The options of a copy that say what its receipt means.
+/// Options of the copy that determine what its receipt attests, in words, as a fact of the receipt.
 fn words(options: &ReceiveOptions) -> String {
     let mut preserve = options.preserve;
     let kept = preserve.kinds().into_iter().filter(|(_, is_kept)| **is_kept);

@@ -21,7 +21,8 @@ const OTHERS: u64 = 80;
 /// Number of session ends that may run in this process at once.
 const ENDS: u64 = 2;
 
-/// Number of blocks to use: `wanted`, or fewer where memory is limited.
+/// Number of blocks (4 MiB each) that a session end may have: `wanted`, or fewer where memory is
+/// limited.
 pub(crate) fn blocks(wanted: u64) -> u64 {
     memory::tightest().map_or(wanted, |most| wanted.min((most.as_u64() / SHARE / BLOCK_SIZE as u64).max(LEAST_BLOCKS)))
 }

@@ -5,7 +5,7 @@ use icdc_stop::StopSignal;
 use crate::account::Account;
 use crate::event::EventSink;
 
-/// A run, as each of its sessions has it.
+/// Parts of a run that each of its sessions is given: totals, events, and the request to stop.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
     /// Totals over all sessions of the run.

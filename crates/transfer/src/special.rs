@@ -14,7 +14,8 @@ pub(crate) fn of(stat: &Stat) -> Option<Special> {
     })
 }
 
-/// The item to make.
+/// Converts the kind of a named pipe, socket or device from the form of messages to that of the
+/// file system, to make it.
 pub(crate) fn to_make(special: Special) -> tree::Special {
     match special {
         Special::Pipe => tree::Special::Pipe,
@@ -24,11 +25,13 @@ pub(crate) fn to_make(special: Special) -> tree::Special {
     }
 }
 
+/// Major and minor number of a device, for messages.
 fn device(number: u64) -> DeviceNumber {
     let (major, minor) = tree::device_number(number);
     DeviceNumber { major, minor }
 }
 
+/// Number of a device as the file system has it.
 fn node(DeviceNumber { major, minor }: DeviceNumber) -> u64 {
     tree::device_node(major, minor)
 }

@@ -9,6 +9,7 @@ use crossbeam_channel::{Sender, bounded};
 use icdc_limits::thread::{NoThread, start_scoped};
 use icdc_session::SessionError;
 
+/// Work that is handed to a waiting thread.
 type Work<'scope> = Box<dyn FnOnce() + Send + 'scope>;
 
 /// A started thread that waits for its work; it ends without any if this is dropped.
@@ -38,6 +39,7 @@ pub(crate) fn all_of<'scope, const COUNT: usize>(
     Ok(ready.try_into().unwrap_or_else(|_| unreachable!("one was started for each stage")))
 }
 
+/// Starts one waiting thread called `icdc-STAGE`.
 fn ready<'scope>(scope: &'scope Scope<'scope, '_>, stage: &str) -> Result<Ready<'scope>, NoThread> {
     let (hand, handed) = bounded::<Work<'scope>>(1);
     let thread = try_start(scope, stage, move || {

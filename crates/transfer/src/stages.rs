@@ -40,7 +40,7 @@ impl Activity {
         Busy(&self.0)
     }
 
-    /// Whether any worker of the stage is busy.
+    /// Whether any worker of the stage is busy at present.
     fn is_busy(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
@@ -66,12 +66,14 @@ pub(crate) struct StageClock {
     charged: Mutex<Charged>,
 }
 
+/// Time charged to each stage so far, and the times at the last sample.
 #[derive(Default)]
 struct Charged {
     spans: [Span; Stage::ALL.len()],
     last: Option<Sampled>,
 }
 
+/// Times that the link had spent on each activity at one sample.
 struct Sampled {
     at: Time,
     encrypt: Span,
@@ -142,6 +144,7 @@ impl StageClock {
         self.current.store(largest as u8, Ordering::Relaxed);
     }
 
+    /// Charges a span to one stage, which counts as the current one.
     fn charge(&self, charged: &mut Charged, stage: Stage, span: Span) {
         charged.spans[stage as usize] += span;
         self.current.store(stage as u8, Ordering::Relaxed);

@@ -63,6 +63,8 @@ pub fn of_received(received: &Received, account: &Account, receive: &ReceiveOpti
     complete(summary, tally.only(), account, receive)
 }
 
+/// Completes a summary by the run's totals over all sessions, the digest of the `only` file, and
+/// whether everything was verified.
 fn complete(summary: Summary, only: Option<FileDigest>, account: &Account, receive: &ReceiveOptions) -> Summary {
     let elapsed = clock::now() - account.start();
     let goodput = if elapsed == Span::ZERO { Rate::ZERO } else { ByteCount::new(account.bytes()) / elapsed };

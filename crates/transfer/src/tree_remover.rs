@@ -2,7 +2,7 @@
 
 use icdc_disk::tree::{Directory, Metadata, TreeError, Visitor, WalkFailure, WalkItem};
 
-/// Removes what it visits.
+/// Visitor of a walk that removes every item, a directory after everything in it.
 pub(crate) struct TreeRemover;
 
 impl Visitor for TreeRemover {

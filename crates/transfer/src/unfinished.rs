@@ -57,7 +57,8 @@ pub enum Content {
     Replacement,
 }
 
-/// Holder of an unfinished file, or its end in a search.
+/// State of an unfinished file in a search: held by a process, changed recently, left behind,
+/// removed, or not removed for a reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// A running icdc process holds the file.
@@ -130,7 +131,7 @@ struct Chain {
 /// at work.
 const RECENT: i64 = 600;
 
-/// Parameters of a search for unfinished files.
+/// Parameters of a search for unfinished files below one directory.
 struct Search {
     /// Path as the user has named it; paths of the tree are appended to it.
     place: String,
@@ -290,6 +291,7 @@ impl Search {
         }
     }
 
+    /// Path of an item, which begins with that of the searched directory as the user has named it.
     fn path_of(&self, directory: &Directory, name: &Name) -> String {
         format!("{}{}", self.place, directory.path_of(name))
     }
@@ -300,7 +302,8 @@ impl Search {
     }
 }
 
-/// Measures a directory with everything in it.
+/// Visitor of a walk that adds up the disk space of a directory with everything in it, and notices
+/// files that a process holds.
 struct Measure {
     /// Space in use, in units of 512 bytes.
     blocks: u64,

@@ -22,7 +22,7 @@ use crate::sender::{Follow, Input, SendingLink, Sent, Sources};
 use crate::stage_thread::{local, try_start};
 use crate::{clock, receiver, sender, summary};
 
-/// Request to copy within this host.
+/// Request to copy within this host, with both ends in this process.
 pub struct WithinHost<'a> {
     /// Id of the run.
     pub transfer: TransferId,
@@ -49,7 +49,8 @@ pub struct WithinHost<'a> {
 }
 
 impl WithinHost<'_> {
-    /// Copies, and reports by `events`.
+    /// Copies, by one session or, of followed sources, by as many as it takes, and reports to
+    /// `events`. Returns when the copy has ended.
     ///
     /// # Errors
     /// Reason why the sending end's session ended early.
@@ -63,7 +64,7 @@ impl WithinHost<'_> {
         Ok(summary::of_sent(&sent, &account, self.receive))
     }
 
-    /// Runs one session.
+    /// Runs one session with both ends in this process, and waits for its end.
     fn session(&self, run: Run<'_>) -> Result<Sent, SessionError> {
         let (near, far) = memory_pair();
         let (_, nobody) = unbounded();
@@ -77,6 +78,7 @@ impl WithinHost<'_> {
             tree,
             destination,
             asked: None,
+            ends_here: false,
             listed: None,
             options: receive,
             output: None,

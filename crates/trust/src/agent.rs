@@ -27,9 +27,13 @@ const PATIENCE: Duration = Duration::from_secs(12);
 /// Maximum length of an answer in bytes, as OpenSSH's agent has it.
 const MAX_ANSWER: usize = 256 << 10;
 
+/// Message number: asks the agent which keys it has.
 const REQUEST_IDENTITIES: u8 = 11;
+/// Message number: the agent's list of its keys.
 const IDENTITIES_ANSWER: u8 = 12;
+/// Message number: asks the agent for a signature.
 const SIGN_REQUEST: u8 = 13;
+/// Message number: the agent's answer with a signature.
 const SIGN_RESPONSE: u8 = 14;
 
 /// A key whose private half an ssh-agent holds and signs with.
@@ -72,6 +76,7 @@ impl AgentKey {
         Self::find_at(&socket.ok_or(AgentError::None)?, public)
     }
 
+    /// Finds the private half of `public` in the agent at `socket`.
     fn find_at(socket: &Path, public: PublicKey) -> Result<Self, AgentError> {
         let key = Self { socket: socket.to_owned(), public };
         let answer = key.ask(vec![REQUEST_IDENTITIES])?;
@@ -126,6 +131,8 @@ impl AgentKey {
     }
 }
 
+/// Connects to the agent, sends one request and returns the body of its answer. Sends a handle of
+/// the connection to `tell` first, by which another thread can end it.
 fn exchange(socket: &Path, request: &[u8], tell: &mpsc::Sender<UnixStream>) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket)?;
     let _ = tell.send(stream.try_clone()?);
@@ -196,6 +203,7 @@ fn string<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     take(from, u32::from_be_bytes(length.try_into().ok()?) as usize)
 }
 
+/// Takes `length` bytes from the front; `None` if there are fewer.
 fn take<'a>(from: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     let (taken, rest) = from.split_at_checked(length)?;
     *from = rest;

@@ -101,6 +101,7 @@ impl AuthorizedKeys {
     }
 }
 
+/// Parses line number `line`: options, key and comment; the error says what is wrong with it.
 fn parse_line(text: &str, line: usize) -> Result<(PublicKey, Grant), String> {
     let (options, rest) = Options::read(text)?;
     let (key, comment) = PublicKey::parse_line(rest).map_err(|error| error.to_string())?;

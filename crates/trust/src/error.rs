@@ -95,7 +95,8 @@ pub enum TrustError {
     },
 }
 
-/// Purpose of a system call, in words for users.
+/// Description for error messages of the failure of a system call on a file, such as "cannot be
+/// read".
 fn operation(call: &str) -> &'static str {
     match call {
         "read" => "cannot be read",

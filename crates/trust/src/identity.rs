@@ -141,6 +141,7 @@ impl Identity {
         bytes.try_into().map_err(|_| not_signed("the signature has not 64 bytes".to_owned()))
     }
 
+    /// Identity whose key pair is in memory.
     fn new(pair: Ed25519KeyPair) -> Self {
         let bytes = pair.public_key().as_ref().try_into().expect("Ed25519 public keys have 32 bytes");
         Self { public: PublicKey::from_bytes(bytes), private: Private::Here(pair) }
@@ -169,6 +170,7 @@ impl Found {
         Ok(Self::Pair(pair))
     }
 
+    /// Parses a private key in OpenSSH's form; of an encrypted one, the public half.
     fn of_openssh(text: &[u8]) -> Result<Self, String> {
         let key = PrivateKey::from_openssh(text).map_err(|error| error.to_string())?;
         let Some(public) = key.public_key().key_data().ed25519() else {

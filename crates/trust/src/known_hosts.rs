@@ -34,6 +34,7 @@ pub struct KnownHosts {
     entries: Vec<KnownHost>,
 }
 
+/// Line of the file: a host and port, and one key that it may have.
 #[derive(Clone, Debug)]
 struct KnownHost {
     line: usize,
@@ -109,6 +110,8 @@ impl KnownHosts {
     }
 }
 
+/// Parses `HOST`, `HOST:PORT`, `[ADDRESS]` or `[ADDRESS]:PORT` to host and port; `None` for
+/// anything else.
 fn parse_place(place: &str) -> Option<(String, u16)> {
     if place.contains(char::is_whitespace) {
         return None;
@@ -127,6 +130,8 @@ fn parse_place(place: &str) -> Option<(String, u16)> {
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
+/// Host and port as a line of the file has them: the default port is left out, except behind an
+/// IPv6 address.
 fn format_place(host: &str, port: u16) -> String {
     match (host.contains(':'), port) {
         (false, DEFAULT_PORT) => host.to_owned(),

@@ -36,7 +36,7 @@ pub(crate) fn create_private(path: &Path, content: &[u8]) -> Result<(), TrustErr
 /// has 119, one of OpenSSH some 400.
 const MAX_KEY: u64 = 16 << 10;
 
-/// An open file that holds one key.
+/// Contents and metadata of a file that holds one key, private or public.
 pub(crate) struct KeyFile {
     pub(crate) content: Vec<u8>,
     metadata: Metadata,
@@ -74,7 +74,7 @@ impl KeyFile {
     }
 }
 
-/// Whether a file belongs to this user or to root, so that nobody else can have changed its mode.
+/// Whether a file belongs to this user or to root, so that no other user can have changed its mode.
 #[must_use]
 pub fn is_own(metadata: &Metadata) -> bool {
     [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid())
@@ -170,6 +170,7 @@ pub(crate) fn append_line(path: &Path, line: &str) -> Result<usize, TrustError> 
     Ok(above + 1)
 }
 
+/// Checks that only root and this user can have changed the file or directory.
 fn check(path: &Path, metadata: &Metadata) -> Result<(), TrustError> {
     check_owner(path, metadata, None)?;
     check_mode(path, metadata)
@@ -208,6 +209,8 @@ fn check_mode(path: &Path, metadata: &Metadata) -> Result<(), TrustError> {
     Ok(())
 }
 
+/// Makes the directory of the file at `path`, and those above it, with mode 0700 where they are
+/// missing.
 fn make_directory(path: &Path) -> Result<(), TrustError> {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => DirBuilder::new()

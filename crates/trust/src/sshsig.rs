@@ -27,7 +27,8 @@ const HASH: &str = "sha512";
 /// Longest text of a signature that is read, in bytes; one has some 300.
 const LONGEST: usize = 16 << 10;
 
-/// Digest of a file that is signed, while its bytes come one after the other.
+/// Digest (SHA-512) of a file that is to be signed or verified, while its bytes come one after the
+/// other.
 #[derive(Clone)]
 pub struct FileHash(Context);
 

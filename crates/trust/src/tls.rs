@@ -47,7 +47,8 @@ pub struct KeyRejected {
     pub reason: String,
 }
 
-/// TLS configuration of a connecting end.
+/// TLS configuration of a connecting end, which shows the key of `identity` and accepts only a
+/// server whose key passes the check `expected`.
 #[must_use]
 pub fn client_config(identity: &Identity, expected: ServerPin) -> Arc<ClientConfig> {
     let provider = Arc::new(provider());
@@ -133,6 +134,8 @@ pub fn explain(error: &Error) -> String {
     }
 }
 
+/// Cryptography for all TLS connections: cipher suites, and key exchange with ML-KEM-768 or
+/// without.
 fn provider() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: suites(),
@@ -141,6 +144,8 @@ fn provider() -> CryptoProvider {
     }
 }
 
+/// TLS cipher suites in the order of preference: AES first where the processor has instructions for
+/// it.
 fn suites() -> Vec<SupportedCipherSuite> {
     let (aes, chacha) = (cipher_suite::TLS13_AES_128_GCM_SHA256, cipher_suite::TLS13_CHACHA20_POLY1305_SHA256);
     if has_aes() { vec![aes, chacha] } else { vec![chacha, aes] }
@@ -161,6 +166,7 @@ fn has_aes() -> bool {
     false
 }
 
+/// The identity as `rustls` shows it in handshakes: a raw public key, and the key that signs.
 fn certified_key(identity: &Identity) -> Arc<CertifiedKey> {
     let shown = CertificateDer::from(identity.public().to_spki());
     Arc::new(CertifiedKey::new(vec![shown], identity.signing_key()))
@@ -178,6 +184,8 @@ impl<F: Fn(&PublicKey) -> Result<(), String>> Verifier<F> {
         Self { judge, algorithms: provider.signature_verification_algorithms }
     }
 
+    /// Checks the key that the other end shows; an error unless it is a single Ed25519 key that
+    /// `judge` accepts.
     fn verify_key(&self, shown: &CertificateDer<'_>, more: &[CertificateDer<'_>]) -> Result<(), Error> {
         let key = PublicKey::from_spki(shown).filter(|_| more.is_empty());
         let key = key.ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
@@ -187,6 +195,7 @@ impl<F: Fn(&PublicKey) -> Result<(), String>> Verifier<F> {
         })
     }
 
+    /// Verifies the other end's signature of the handshake, which must be one of Ed25519.
     fn verify_signature(
         &self,
         message: &[u8],

@@ -57,6 +57,8 @@ pub fn prepare_to_send(stream: &TcpStream, privileges: &Privileges) {
     }
 }
 
+/// Buffer size to request, in bytes, by the files with the system's `limit` and with the limits of
+/// its automatic `tuning`; zero if the latter reaches further.
 fn size(limit: &str, tuning: &str) -> ByteCount {
     if icdc_tcp::may_exceed_buffer_limits() {
         return ByteCount::new(WANTED);

@@ -69,6 +69,8 @@ impl Tuned {
         Self::choose_beside(socket, congestion, BundleNumber::random(), privileges)
     }
 
+    /// Chooses as [`choose`](Self::choose), with the bundle of connections that the best congestion
+    /// control may count this one to.
     fn choose_beside(
         socket: Arc<TcpStream>,
         congestion: Option<&str>,
@@ -139,16 +141,18 @@ impl Tuned {
         gains_by_run_up(self.known, &self.congestion())
     }
 
-    /// Records that data may flow from now on: where the window has grown before
-    /// ([`gains_by_run_up`](Self::gains_by_run_up)), it goes on doubling.
+    /// Records that data may flow from now on. Where the window has grown before
+    /// ([`gains_by_run_up`](Self::gains_by_run_up)), a plain congestion control replaces one that
+    /// paces, so that the window goes on doubling.
     pub fn begin_data(&self) {
         if self.gains_by_run_up() {
             self.stand_in().take_over(&self.socket);
         }
     }
 
-    /// Replaces the algorithm of the connection for a while, or restores it, as its state
-    /// requires; `state` is that of the ceiling on its rate.
+    /// Replaces a congestion control that paces by a plain one while a ceiling holds the rate
+    /// without loss, or restores it. To be called with each sample `info` of the connection;
+    /// `state` is that of the ceiling on its rate.
     pub fn look(&self, now: Time, info: &TcpInfo, state: State) {
         self.stand_in().look(&self.socket, now, info, state);
     }

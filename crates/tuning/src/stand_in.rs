@@ -89,7 +89,8 @@ pub(crate) struct StandIn {
 }
 
 impl StandIn {
-    /// Changes the algorithm if it is time to; `state` is that of the ceiling on the rate.
+    /// Replaces the connection's own algorithm by the plain one, or restores it, if it is time to.
+    /// To be called with each sample `info`; `state` is that of the ceiling on the rate.
     pub(crate) fn look(&mut self, stream: &TcpStream, now: Time, info: &TcpInfo, state: State) {
         let again = info.segments_retransmitted;
         let (before, since) = *self.quiet.get_or_insert((again, now));
@@ -137,6 +138,7 @@ impl StandIn {
         }
     }
 
+    /// Restores the connection's own algorithm, if the plain one replaces it.
     fn give_back(&mut self, stream: &TcpStream) {
         if let Some(own) = self.own.take()
             && let Err(error) = icdc_tcp::set_congestion(stream, &own)

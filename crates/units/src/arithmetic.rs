@@ -162,7 +162,8 @@ macro_rules! within_one_quantity {
 
 within_one_quantity!(Rate, ByteCount, Span);
 
-/// Quotient rounded down, at most [`u64::MAX`]; by zero that, but zero of zero.
+/// Quotient rounded down, at most [`u64::MAX`], which also is the result of a division by zero; 0 /
+/// 0 is zero.
 pub(crate) fn quotient(dividend: u128, divisor: u128) -> u64 {
     match (dividend, divisor) {
         (0, _) => 0,
@@ -171,6 +172,7 @@ pub(crate) fn quotient(dividend: u128, divisor: u128) -> u64 {
     }
 }
 
+/// The value, or [`u64::MAX`] if it is greater.
 fn saturated(value: u128) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }

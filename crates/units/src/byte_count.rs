@@ -53,12 +53,14 @@ impl From<usize> for ByteCount {
     }
 }
 
+/// Words about sizes for the messages about texts that are none.
 const NOTATION: Notation = Notation {
     quantity: "size",
     units: "B, kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB, PiB, or none for bytes",
     example: "256MiB",
 };
 
+/// Decimal units of sizes, in bytes, for parsing and printing.
 const SI_SCALES: [Scale; 6] = [
     Scale::new("B", 1),
     Scale::new("kB", 1_000),
@@ -68,6 +70,7 @@ const SI_SCALES: [Scale; 6] = [
     Scale::new("PB", 1_000_000_000_000_000),
 ];
 
+/// Binary units of sizes, in bytes, for parsing and printing.
 const BINARY_SCALES: [Scale; 5] = [
     Scale::new("KiB", 1 << 10),
     Scale::new("MiB", 1 << 20),
@@ -76,6 +79,8 @@ const BINARY_SCALES: [Scale; 5] = [
     Scale::new("PiB", 1 << 50),
 ];
 
+/// Bytes of a unit of size, in any case of letters; 1 for an empty text, `None` for an unknown
+/// unit.
 fn bytes_of_unit(unit: &str) -> Option<u64> {
     if unit.is_empty() {
         return Some(1);
@@ -91,7 +96,8 @@ impl FromStr for ByteCount {
     }
 }
 
-/// An amount that was counted, for printing as [`ByteCount::counted`] says.
+/// An amount of data that was counted and not configured; prints with an SI unit, see
+/// [`ByteCount::counted`].
 #[derive(Clone, Copy, Debug)]
 pub struct Counted(ByteCount);
 

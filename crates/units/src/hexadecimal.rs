@@ -8,7 +8,8 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
 }
 
-/// The bytes that hexadecimal digits of either case stand for; `None` if that is not what it is.
+/// Decodes hexadecimal digits of either case, two for each byte; `None` if their number is odd or
+/// another character is among them.
 #[must_use]
 pub fn of_hexadecimal(digits: &[u8]) -> Option<Vec<u8>> {
     let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);

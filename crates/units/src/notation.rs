@@ -59,19 +59,21 @@ pub enum ParseQuantityError {
     },
 }
 
-/// Notation of a quantity, for messages.
+/// Words about a quantity for the messages about texts that cannot be parsed: its name, its units,
+/// an example.
 pub(crate) struct Notation {
     pub(crate) quantity: &'static str,
     pub(crate) units: &'static str,
     pub(crate) example: &'static str,
 }
 
-/// Fraction digits that can matter: the largest unit has 10^15 finest units.
+/// Number of digits behind the point that are read; the largest unit has 10^15 finest units, so
+/// that others cannot matter.
 const MAX_FRACTION_DIGITS: usize = 18;
 
 impl Notation {
-    /// Reads a number and a unit; `scale_of` returns the worth of a unit in finest units, `None`
-    /// for an unknown one.
+    /// Parses a number and a unit, and returns the quantity in its finest unit; `scale_of` returns
+    /// the worth of a unit in finest units, `None` for an unknown one.
     pub(crate) fn parse(&self, text: &str, scale_of: impl Fn(&str) -> Option<u64>) -> Result<u64, ParseQuantityError> {
         let &Self { quantity, units, example } = self;
         let not_a_number = || ParseQuantityError::NotANumber { text: text.to_owned(), quantity, units, example };
@@ -116,17 +118,18 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Scale called `name`, of this many units.
+    /// A unit of this name that is worth this many finest units.
     pub(crate) const fn new(name: &'static str, units: u64) -> Self {
         Self { name, units }
     }
 
-    /// Number of units.
+    /// Worth of this unit in finest units.
     pub(crate) const fn units(&self) -> u64 {
         self.units
     }
 
-    /// The worth of the unit called `name`, in any case; `None` if there is no such unit.
+    /// Worth in finest units of the unit called `name`, in any case of letters; `None` if `scales`
+    /// has no such unit.
     pub(crate) fn find(scales: &[Self], name: &str) -> Option<u64> {
         scales.iter().find(|scale| scale.name.eq_ignore_ascii_case(name)).map(Self::units)
     }
@@ -157,6 +160,8 @@ impl Scale {
     }
 }
 
+/// Whether `value`, rounded to four significant digits in the unit `scale`, is 1 of the unit
+/// `next`.
 fn rounds_up_to(value: u64, scale: &Scale, next: &Scale) -> bool {
     four_digits(value, scale.units) == (next.units / scale.units).to_string()
 }

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The addresses whose first bits are the same: `192.0.2.0/24`, `2001:db8:7::/48`. An IPv6 address
-/// that stands for one of IPv4 counts as that one.
+/// A block of IP addresses whose first bits are the same: `192.0.2.0/24`, `2001:db8:7::/48`. An
+/// IPv4-mapped IPv6 address counts as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Prefix {
@@ -18,15 +18,15 @@ pub struct Prefix {
     length: u8,
 }
 
-/// A text that is no block of addresses.
+/// Error: a text is no prefix of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("\"{0}\" is no prefix: write an address and a number of bits, for example 192.0.2.0/24 or 2001:db8:7::/48")]
 pub struct ParsePrefixError(String);
 
 impl Prefix {
-    /// The block of all addresses that have the first `length` bits of `address`, all of which if
-    /// it has no more. Of an IPv6 address that stands for one of IPv4 the first 96 are those that
-    /// say so.
+    /// The block of all addresses that share the first `length` bits with `address`; a `length`
+    /// beyond the address means all its bits. For an IPv4-mapped IPv6 address, `length` includes
+    /// the 96 bits before the IPv4 address.
     #[must_use]
     pub fn around(address: IpAddr, length: u8) -> Self {
         let (of_ipv4, address) = (bits_before_ipv4(address), address.to_canonical());
@@ -121,11 +121,12 @@ fn bits_before_ipv4(address: IpAddr) -> u8 {
     if width(address) == width(address.to_canonical()) { 0 } else { 96 }
 }
 
+/// Number of bits of an address: 32 or 128.
 fn width(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// The bits of an address, the first one on top.
+/// The bits of an address, left-aligned in 128.
 fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
@@ -133,6 +134,7 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
+/// Mask of the first `length` of 128 bits.
 fn mask(length: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)
 }

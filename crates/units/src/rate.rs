@@ -51,13 +51,15 @@ impl Rate {
     }
 }
 
+/// Words about rates for the messages about texts that are none.
 const NOTATION: Notation = Notation {
     quantity: "rate",
     units: "bit, kbit, mbit, gbit, tbit (per second), or B/s, kB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, TiB/s",
     example: "900mbit",
 };
 
-/// Words for bits, after lower-casing and without a trailing `/s`.
+/// Units of bits per second for parsing, after lower-casing and without a trailing `/s`, and for
+/// exact printing.
 const BIT_SCALES: [Scale; 5] = [
     Scale::new("bit", 1),
     Scale::new("kbit", 1_000),
@@ -66,7 +68,7 @@ const BIT_SCALES: [Scale; 5] = [
     Scale::new("tbit", 1_000_000_000_000),
 ];
 
-/// Units of rates that are printed.
+/// Units in which rates are printed for people.
 const PRINTED_SCALES: [Scale; 5] = [
     Scale::new(" bit/s", 1),
     Scale::new(" kbit/s", 1_000),
@@ -75,7 +77,7 @@ const PRINTED_SCALES: [Scale; 5] = [
     Scale::new(" Tbit/s", 1_000_000_000_000),
 ];
 
-/// Prefixes of `B/s`, after lower-casing, in bits.
+/// Prefixes of `B/s` for parsing, after lower-casing, each with its worth in bits per second.
 const BYTE_PREFIXES: [Scale; 9] = [
     Scale::new("", 8),
     Scale::new("k", 8_000),
@@ -88,6 +90,7 @@ const BYTE_PREFIXES: [Scale; 9] = [
     Scale::new("ti", 8 << 40),
 ];
 
+/// Bits per second of a unit of rate; `None` for an unknown one, and for none at all.
 fn bits_of_unit(unit: &str) -> Option<u64> {
     // `Mb/s` beside `MB/s` would be a trap, so bits are always spelled out and bytes need their
     // capital.

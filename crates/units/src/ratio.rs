@@ -45,6 +45,7 @@ impl Ratio {
         Self::new(self.numerator.saturating_mul(numerator), self.denominator.saturating_mul(denominator))
     }
 
+    /// An integer times this ratio, rounded down, at most [`u64::MAX`].
     fn of(self, value: u64) -> u64 {
         quotient(u128::from(value) * u128::from(self.numerator), u128::from(self.denominator))
     }

@@ -81,12 +81,15 @@ impl From<Span> for Duration {
     }
 }
 
+/// Words about lengths of time for the messages about texts that are none.
 const NOTATION: Notation = Notation { quantity: "time", units: "ns, us, ms, s, min, h, d", example: "300ms" };
 
+/// Units of time in nanoseconds, for parsing and printing.
 const SCALES: [Scale; 4] =
     [Scale::new("ns", 1), Scale::new("us", 1_000), Scale::new("ms", 1_000_000), Scale::new("s", 1_000_000_000)];
 
-/// Units that are read and never printed; `µs` with the micro sign and with the Greek letter.
+/// Units of time that are parsed and never printed, in nanoseconds; `µs` with the micro sign and
+/// with the Greek letter.
 const FURTHER_SCALES: [Scale; 5] = [
     Scale::new("\u{b5}s", 1_000),
     Scale::new("\u{3bc}s", 1_000),
@@ -95,6 +98,7 @@ const FURTHER_SCALES: [Scale; 5] = [
     Scale::new("d", 86_400_000_000_000),
 ];
 
+/// Nanoseconds of a unit of time; `None` for an unknown one, and for none at all.
 fn nanos_of_unit(unit: &str) -> Option<u64> {
     Scale::find(&SCALES, unit).or_else(|| Scale::find(&FURTHER_SCALES, unit))
 }

@@ -1,6 +1,6 @@
 //! Names in followed trees.
 
-/// A name in one of the trees that are followed.
+/// Path in one of the trees that are followed: the number of the tree, and the path below its root.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// Number of the tree.

@@ -26,10 +26,10 @@ use icdc_units::{Span, Time};
 
 use crate::Place;
 
-/// Most names that are kept: those beyond are found by a walk.
+/// Most names that are tracked until they settle: those beyond are found by a walk.
 const MOST: usize = 1 << 18;
 
-/// Times for which a file has to be left alone.
+/// Times without a change after which a file counts as settled: if its close was seen, and if not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delays {
     /// Time without a change after which a file has settled whose close was not seen.
@@ -38,7 +38,7 @@ pub struct Delays {
     pub after_close: Span,
 }
 
-/// Result of examining a name that was due.
+/// Result of examining a name that was due: settled, still waited for, or gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It has settled.
@@ -52,7 +52,8 @@ pub enum Verdict {
     Gone,
 }
 
-/// Names of followed trees to which something happens, until they have settled.
+/// Names of followed trees that have changed, each tracked until it has settled: closed by its
+/// writer, or unchanged for long enough.
 #[derive(Debug)]
 pub struct Settling {
     delays: Delays,
@@ -67,7 +68,7 @@ pub struct Settling {
     has_dropped: bool,
 }
 
-/// Stage of a name.
+/// Stage of a tracked name: open, quiet, or settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Its writer has it open.
@@ -83,7 +84,8 @@ enum Stage {
     Settled { until: Time },
 }
 
-/// Knowledge of a quiet name.
+/// Evidence that a quiet name is complete: its close was seen, it was seen in a version, or there
+/// is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     /// Its writer has closed it: what it is now is complete.
@@ -95,6 +97,7 @@ enum Known {
 }
 
 impl Stage {
+    /// Time at which something is due for the name; `None` if it waits for no time.
     fn timer(self) -> Option<Time> {
         match self {
             Self::Open => None,
@@ -123,7 +126,8 @@ impl Settling {
         self.set(place, Stage::Quiet { since: now, until: Some(now + pause), known: Known::Closed });
     }
 
-    /// Handles that attributes of a file were changed.
+    /// Handles that attributes of a file were changed: it has to be left alone again, unless its
+    /// writer has it open.
     pub fn touched(&mut self, now: Time, place: &Place) {
         match self.stages.get(place) {
             Some(Stage::Open) => {}
@@ -189,7 +193,8 @@ impl Settling {
         }
     }
 
-    /// The next name that is due to be [examined](Self::examined); `None` if none is at `now`.
+    /// Takes the next name whose waiting time is over, to be [examined](Self::examined); `None` if
+    /// there is none at `now`.
     pub fn due(&mut self, now: Time) -> Option<Place> {
         loop {
             let (time, place) = self.timers.first().filter(|(time, _)| *time <= now).cloned()?;
@@ -245,13 +250,13 @@ impl Settling {
         self.open
     }
 
-    /// Names that are waited for, in no order.
+    /// Names that have not settled, in no order.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         let waiting = self.stages.iter().filter(|(_, stage)| !matches!(stage, Stage::Settled { .. }));
         waiting.map(|(place, _)| &**place)
     }
 
-    /// Whether no more names are kept for now: a walk has to pause.
+    /// Whether no more names are to be added for now, as too many are tracked: a walk has to pause.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.stages.len() >= MOST / 2
@@ -262,16 +267,20 @@ impl Settling {
         std::mem::take(&mut self.has_dropped)
     }
 
+    /// Has a name wait to be left alone for [`Delays::settle`], from this version on.
     fn wait_for_quiet(&mut self, now: Time, place: &Place, version: u64) {
         let until = Some(now + self.delays.settle);
         self.set(place, Stage::Quiet { since: now, until, known: Known::Version(version) });
     }
 
+    /// Marks a name as settled since `since`; it is kept for a while, so that its next close
+    /// settles later.
     fn settle(&mut self, now: Time, place: &Place, since: Time) -> Verdict {
         self.set(place, Stage::Settled { until: now + self.delays.settle });
         Verdict::Settled { since }
     }
 
+    /// Puts a name into a stage; a new one is dropped if too many are kept.
     fn set(&mut self, place: &Place, stage: Stage) {
         let place = match self.stages.get_key_value(place) {
             Some((place, _)) => Arc::clone(place),
@@ -290,6 +299,7 @@ impl Settling {
         self.stages.insert(place, stage);
     }
 
+    /// Tracks a name no more; returns its stage, `None` if it was not tracked.
     fn remove(&mut self, place: &Place) -> Option<Stage> {
         let (place, stage) = self.stages.remove_entry(place)?;
         if let Some(time) = stage.timer() {

@@ -63,7 +63,7 @@ pub enum What {
     Lost,
 }
 
-/// Reason why a directory is not watched.
+/// Reason why a directory is not watched by inotify.
 #[derive(Debug, thiserror::Error)]
 pub enum NotWatched {
     /// The user has as many watches as are allowed.
@@ -74,7 +74,7 @@ pub enum NotWatched {
     System(#[from] io::Error),
 }
 
-/// inotify, and the places of the directories that it watches.
+/// inotify, with the places in followed trees of the directories that it watches.
 #[derive(Debug)]
 pub struct Watcher {
     inotify: OwnedFd,
@@ -86,7 +86,7 @@ pub struct Watcher {
     leaving: Option<Leaving>,
 }
 
-/// Names from which something is renamed.
+/// First half of a renaming: the former names, until the kernel reports the second half.
 #[derive(Debug)]
 struct Leaving {
     cookie: u32,
@@ -102,7 +102,7 @@ impl AsFd for Watcher {
 }
 
 impl Watcher {
-    /// Watches nothing yet.
+    /// Opens inotify, which watches nothing yet.
     ///
     /// # Errors
     /// The user has as many inotify instances as are allowed, or the process as many descriptors.
@@ -138,7 +138,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Watches this directory and those beneath it no more.
+    /// Watches this directory and those beneath it no more, as they are no longer at these places.
     pub fn forget(&mut self, directory: &Place) {
         let from = self.watches.range((Bound::Included(directory), Bound::Unbounded)).map(|(place, _)| place);
         let same_start =
@@ -147,6 +147,7 @@ impl Watcher {
         within.iter().for_each(|place| self.forget_one(place));
     }
 
+    /// Watches a directory no more at this place; the kernel's watch ends with the last place.
     fn forget_one(&mut self, place: &Place) {
         let Some(watch) = self.watches.remove(place) else { return };
         let Some(places) = self.places.get_mut(&watch) else { return };
@@ -164,7 +165,7 @@ impl Watcher {
         self.watches.len()
     }
 
-    /// Takes the events that have come, in their order.
+    /// Takes the events that have come, in their order, without waiting.
     ///
     /// # Errors
     /// The events cannot be read.
@@ -196,6 +197,8 @@ impl Watcher {
         outcome.map(|()| events)
     }
 
+    /// Converts an event of the kernel to those of followed names; both halves of a renaming become
+    /// one.
     fn translate(&mut self, event: Raw, events: &mut Vec<Event>) {
         let Raw { watch, flags, cookie, name } = event;
         let is_directory = flags.contains(ReadFlags::ISDIR);
@@ -241,7 +244,7 @@ impl Watcher {
     }
 }
 
-/// An event as the kernel tells it.
+/// An event of inotify, copied from the kernel's buffer.
 struct Raw {
     watch: i32,
     flags: ReadFlags,

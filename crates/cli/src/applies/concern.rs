@@ -1,6 +1,6 @@
 //! Subjects of options.
 
-/// Subject of an option, which decides in which runs it applies.
+/// Subject of an option, by which it is found out in which runs the option applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Concern {
     /// Any copy, also within this host.

@@ -22,7 +22,7 @@ pub(crate) struct Hosts {
     pub(crate) between_two: bool,
 }
 
-/// Reason why an option does not apply.
+/// Reason why an option does not apply to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
     /// All ends are on this host.
@@ -57,6 +57,7 @@ impl Hosts {
         Self::default().and(place)
     }
 
+    /// These hosts and the one of `place`; a local path adds none.
     fn and(self, place: &Location) -> Self {
         Self {
             by_ssh: self.by_ssh || matches!(place, Location::Ssh { .. }),

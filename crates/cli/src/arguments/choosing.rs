@@ -16,10 +16,10 @@ use icdc_units::ByteCount;
 use crate::instant::instant;
 use crate::rules::{RuleArgument, filter_rule, pattern_rule};
 
-/// Heading of these options in the help.
+/// Heading in the help over the options that choose what is copied.
 pub(super) const HEADING: &str = "Choosing what is copied";
 
-/// Ids of all these options, in the order of the help.
+/// Ids of all options that choose what is copied, in the order of the help.
 pub(crate) const CHOOSING: [&str; 12] = [
     "include",
     "exclude",
@@ -74,12 +74,13 @@ pub(crate) struct ChoosingArguments {
 pub(crate) struct RuleArguments(pub(crate) Vec<RuleArgument>);
 
 impl RuleArguments {
-    /// Whether one of the options reads standard input.
+    /// Whether one of the rules comes from standard input (`-`).
     pub(crate) fn reads_stdin(&self) -> bool {
         self.0.iter().any(|rule| matches!(rule, RuleArgument::File { path, .. } if path == Path::new("-")))
     }
 }
 
+/// Ids of the options that give rules, in the order in which [`RuleArguments`] defines them.
 const IDS: [&str; 6] = ["include", "exclude", "filter", "filter_from", "include_from", "exclude_from"];
 
 impl Args for RuleArguments {
@@ -116,14 +117,20 @@ impl Args for RuleArguments {
     }
 }
 
+/// Help text of `--exclude`.
 const EXCLUDE: &str = "Leave out names (*.tmp), paths (build/*.o, /run7/old) or directories (cache/) that match, as rsync does; \
                        the first of all rules that matches decides, and what none matches is copied";
+/// Help text of `--include`.
 const INCLUDE: &str =
     "Copy what matches, also if a later rule excludes it: --include '*.nc' --include '*/' --exclude '*'";
+/// Help text of `--filter`.
 const FILTER: &str = "A rule as in a file of rules: '+ PATTERN', '- PATTERN'";
+/// Help text of `--filter-from`.
 const FILTER_FROM: &str = "Read rules from a file, or from standard input (-): a line '+ PATTERN' includes, '- PATTERN' or PATTERN \
                            excludes, '!' takes back all rules before it, and # begins a comment";
+/// Help text of `--exclude-from`.
 const EXCLUDE_FROM: &str = "Read patterns to exclude from a file, or from standard input (-), one on each line";
+/// Help text of `--include-from`.
 const INCLUDE_FROM: &str = "Read patterns to include from a file, or from standard input (-), one on each line";
 
 impl FromArgMatches for RuleArguments {

@@ -22,7 +22,7 @@ pub(crate) struct CompletionsArguments {
     pub(crate) shell: CompletedShell,
 }
 
-/// A shell for which there are completions.
+/// Value of SHELL of `icdc completions`: a shell for which there are completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CompletedShell {
     Bash,

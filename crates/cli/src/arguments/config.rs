@@ -30,7 +30,7 @@ pub(crate) struct ConfigArguments {
     pub(crate) json: bool,
 }
 
-/// The text after the options, with the table of settings.
+/// Text of the help of `icdc config` after the options, with the table of settings.
 fn page() -> String {
     let mut text = String::from(
         "Precedence:\n\

@@ -71,7 +71,7 @@ pub(crate) struct ConnectionArguments {
     pub(crate) known_hosts: Option<PathBuf>,
 }
 
-/// `--family` as typed.
+/// Value of `--family`: address family of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AddressFamily {
     /// What the name resolves to

@@ -342,6 +342,7 @@ pub(crate) struct CopyArguments {
     pub(crate) verbose: bool,
 }
 
+/// Value of `--if-running`: what to do while another process is writing the same copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum IfRunningMode {
     /// Wait for its end, and take over what it has published
@@ -352,6 +353,7 @@ pub(crate) enum IfRunningMode {
     Fail,
 }
 
+/// Value of `--progress`: when progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProgressMode {
     /// Only if standard error is a terminal

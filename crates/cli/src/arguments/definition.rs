@@ -24,7 +24,7 @@ pub(crate) fn command() -> Command {
     })
 }
 
-/// Arguments as typed, with nothing of files and variables.
+/// Parses a command line without the settings of files and variables.
 pub(crate) fn parse_from(
     words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> Result<Arguments, clap::Error> {

@@ -16,6 +16,7 @@ pub(crate) struct GenerateArguments {
     pub(crate) directory: PathBuf,
 }
 
+/// Kind of files that `icdc generate` writes.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Generated {
     /// Man pages, one per subcommand

@@ -78,7 +78,7 @@ const GROUPS: [(&str, &[&str]); 9] = [
     ),
 ];
 
-/// The command with its options in groups.
+/// The definition of a command, with its options under the headings of [`GROUPS`].
 pub(super) fn grouped(command: Command) -> Command {
     let ids = GROUPS.iter().flat_map(|(heading, ids)| ids.iter().map(move |id| (*heading, *id)));
     ids.enumerate().fold(command, |command, (order, (heading, id))| {

@@ -94,7 +94,7 @@ pub(crate) struct UpArguments {
 }
 
 impl UpArguments {
-    /// What to build.
+    /// Settings of the lab that these options ask for; an error if such a path is impossible.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
         let Self { let_sleep, share_processors, ecn, .. } = *self;
         let mut settings = Settings { let_sleep, share_processors, ecn, ..self.path.settings()? };
@@ -108,6 +108,7 @@ impl UpArguments {
     }
 }
 
+/// Option that names a lab (`--name`).
 #[derive(Args, Debug)]
 pub(crate) struct Name {
     /// Name of the lab
@@ -198,6 +199,7 @@ pub(crate) struct ReportArguments {
     pub(crate) file: PathBuf,
 }
 
+/// Parses a host of a lab: its letter, or one of its addresses.
 fn host(text: &str) -> Result<Host, String> {
     match text {
         "a" | "10.26.33.1" | "fd26:33::1" => Ok(Host::A),

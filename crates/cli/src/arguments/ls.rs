@@ -65,7 +65,7 @@ pub(crate) struct LsArguments {
     pub(crate) places: OsString,
 }
 
-/// `--sort` as typed.
+/// Value of `--sort`: order in which items are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ListOrder {
     /// By the bytes of the names

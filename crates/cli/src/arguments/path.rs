@@ -9,12 +9,14 @@ use icdc_path::codel;
 use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Rate, Span};
 
-/// A queue that is not given holds what the bottleneck passes in this time: 2.5 MB at 1 Gbit/s.
+/// Length of a queue that is not given, as time that its bytes take at the bottleneck's rate: 2.5
+/// MB at 1 Gbit/s.
 const USUAL_QUEUE: Span = Span::from_millis(20);
-/// And at least as many frames of full size.
+/// Least length of a queue that is not given, in frames of full size.
 const LEAST_FRAMES: u64 = 64;
 
-/// Most memory for packets: what needs more is a mistake.
+/// Most memory that a lab or simulation may take for packets on their way; what needs more is taken
+/// for a mistake.
 pub(super) const MAX_MEMORY: ByteCount = ByteCount::from_mib(16 << 10);
 
 /// Properties of a lab's path.
@@ -99,6 +101,7 @@ pub(crate) struct PathArguments {
     untuned: bool,
 }
 
+/// Value of `--mode`: how packets cross the lab's path.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ModeArgument {
     /// MTU-sized packets, one by one
@@ -107,6 +110,7 @@ enum ModeArgument {
     Fast,
 }
 
+/// Value of `--acks`: which packets a receiver acknowledges.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum AcksArgument {
     /// Each packet by itself
@@ -117,7 +121,7 @@ enum AcksArgument {
     Batch,
 }
 
-/// Queue management.
+/// Value of `--aqm`: the parameters of CoDel; `None` for a queue without active management.
 #[derive(Clone, Copy, Debug)]
 struct AqmArgument(Option<codel::Parameters>);
 
@@ -137,7 +141,7 @@ impl FromStr for AqmArgument {
     }
 }
 
-/// A value for each direction.
+/// A value for each direction of a path, typed as one for both or as two with a comma between.
 #[derive(Clone, Copy, Debug)]
 struct Pair<T> {
     forward: T,
@@ -154,7 +158,8 @@ impl<T: FromStr + Clone> FromStr for Pair<T> {
 }
 
 impl PathArguments {
-    /// The lab that is meant, if this machine can hold what is on its way.
+    /// Settings of the lab that these options ask for. An error if such a path is impossible, or
+    /// the packets on it need more memory than `MAX_MEMORY`.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
         let settings = self.lab()?;
         let memory = icdc_lab::wire::memory(&settings);
@@ -166,7 +171,8 @@ impl PathArguments {
         Ok(settings)
     }
 
-    /// The lab that is meant, were it emulated or simulated.
+    /// Settings of the lab that these options ask for, to be emulated or simulated; its memory is
+    /// not checked.
     pub(super) fn lab(&self) -> anyhow::Result<Settings> {
         let mtu = ByteCount::new(self.mtu);
         let delay = self.delay.unwrap_or(Pair { forward: self.rtt - self.rtt / 2, backward: self.rtt / 2 });
@@ -220,6 +226,8 @@ impl PathArguments {
         Ok(Settings { forward, backward, mode, buffers, acknowledge, ..Settings::default() })
     }
 
+    /// Loss model of a direction: the packets that are `listed`, else random loss of this ratio, in
+    /// bursts or not.
     fn loss(&self, ratio: f64, listed: &[u64]) -> Model {
         match self.burst {
             _ if !listed.is_empty() => Model::Listed(listed.to_vec()),

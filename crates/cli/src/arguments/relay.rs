@@ -51,6 +51,7 @@ pub(crate) enum RelayCommand {
     Rules(RulesArguments),
 }
 
+/// Options for running a relay.
 #[derive(Args, Debug)]
 pub(crate) struct RunArguments {
     /// Read the configuration from this file; options add to it
@@ -172,6 +173,7 @@ pub(crate) struct RunArguments {
     pub(crate) socket: StatusSocket,
 }
 
+/// Option that names the socket by which a running relay gives its status.
 #[derive(Args, Debug)]
 pub(crate) struct StatusSocket {
     /// Socket of `icdc relay status` [default: /run/icdc-relay.sock, or in $XDG_RUNTIME_DIR]
@@ -239,6 +241,7 @@ pub(crate) enum RulesCommand {
     Remove(MarkArguments),
 }
 
+/// Options of the rules that redirect connections to a transparent listener.
 #[derive(Args, Debug)]
 pub(crate) struct SteeringArguments {
     /// Port of the transparent listener
@@ -261,6 +264,7 @@ pub(crate) struct SteeringArguments {
     pub(crate) mark: MarkArguments,
 }
 
+/// Options that name the firewall mark and the routing table of redirected packets.
 #[derive(Args, Debug)]
 pub(crate) struct MarkArguments {
     /// Firewall mark for the redirected packets
@@ -272,12 +276,13 @@ pub(crate) struct MarkArguments {
     pub(crate) table: u32,
 }
 
+/// Parses `A=B` into both parts.
 fn pair(text: &str) -> Result<(String, String), String> {
     let (front, back) = text.split_once('=').ok_or("expected two parts with = between")?;
     Ok((front.to_owned(), back.to_owned()))
 }
 
-/// A name as the kernel allows it, so that it can stand in a rule.
+/// Parses the name of a network device as the kernel allows it, so that it can stand in a rule.
 fn device(text: &str) -> Result<String, String> {
     let proper = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'@');
     if text.is_empty() || text.len() > 15 || !text.bytes().all(proper) {

@@ -2,7 +2,8 @@
 
 use clap::{Arg, Command, ValueHint};
 
-/// The command as help, man pages and completions show it.
+/// Definition of `icdc rsync` for help, man pages and completions; its command line is not read by
+/// it.
 pub(crate) fn rsync() -> Command {
     Command::new("rsync")
         .about("Run a command line of rsync as the icdc sync that means the same")

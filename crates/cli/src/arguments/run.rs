@@ -58,6 +58,7 @@ pub(crate) struct RunArguments {
     pub(crate) patience: Span,
 }
 
+/// Finds the scenario of this name.
 fn scenario(text: &str) -> Result<&'static Scenario, String> {
     let names = || ALL.iter().map(|scenario| scenario.name).collect::<Vec<_>>().join(", ");
     icdc_experiments::find(text).ok_or_else(|| format!("there is no such scenario; there are: {}", names()))

@@ -94,6 +94,7 @@ pub(crate) struct ServeArguments {
     pub(crate) successor: bool,
 }
 
+/// Parses `--audit`: the journal of systemd, or a file, whose limits other options set.
 fn audit_place(text: &str) -> Result<AuditPlace, String> {
     match text {
         "" => Err("name a file, or say journal".to_owned()),
@@ -102,6 +103,7 @@ fn audit_place(text: &str) -> Result<AuditPlace, String> {
     }
 }
 
+/// Parses `--audit-full`.
 fn when_full(text: &str) -> Result<WhenFull, String> {
     match text {
         "refuse" => Ok(WhenFull::Refuse),

@@ -13,9 +13,9 @@ use icdc_units::{ByteCount, Span};
 use super::path::{MAX_MEMORY, PathArguments};
 use crate::values::{amount, ceiling, seconds, window};
 
-/// Most bytes that a device puts together for the stack (`gso_max_size`, GRO).
+/// Most bytes of payload that a device puts together for the stack (`gso_max_size`, GRO).
 const LARGEST_BATCH: u64 = 65_536;
-/// Packets that arrive further apart are not put together: about the time of one interrupt's work.
+/// Time within which arriving packets are put together: about that of one interrupt's work.
 const BATCH_TIME: Span = Span::from_micros(50);
 
 #[derive(Args, Debug)]
@@ -67,7 +67,7 @@ pub(crate) struct SimArguments {
     pub(crate) report: Option<PathBuf>,
 }
 
-/// A flow as typed.
+/// A simulated flow as typed: an algorithm and settings between commas.
 #[derive(Clone)]
 struct FlowArgument {
     flow: Flow,
@@ -102,6 +102,7 @@ impl FromStr for FlowArgument {
 }
 
 impl FlowArgument {
+    /// Applies one `NAME=VALUE` of the text to the flow.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         fn time(value: &str) -> Result<Span, String> {
             value.parse().map_err(|error| format!("{error}"))
@@ -128,6 +129,7 @@ impl FlowArgument {
     }
 }
 
+/// Finds the congestion control algorithm of this name.
 fn algorithm(name: &str) -> Result<&'static Algorithm, String> {
     icdc_cc::find(name).ok_or_else(|| {
         let names: Vec<&str> = icdc_cc::all().iter().map(|algorithm| algorithm.name).collect();
@@ -136,7 +138,7 @@ fn algorithm(name: &str) -> Result<&'static Algorithm, String> {
 }
 
 impl SimArguments {
-    /// The simulation that is meant.
+    /// The simulation that these options ask for; an error if such a path or flow is impossible.
     pub(crate) fn simulation(&self) -> anyhow::Result<Simulation> {
         let lab = self.path.lab()?;
         let path_round_trip = lab.round_trip();
@@ -194,7 +196,7 @@ impl SimArguments {
     }
 }
 
-/// A flow as one line of text: algorithm, parameters, ceiling.
+/// A simulated flow in one line of text: algorithm, parameters, rate limit.
 pub(crate) fn describe(flow: &Flow) -> String {
     let mut words = vec![flow.algorithm.name.to_owned()];
     words.extend(flow.parameters.iter().map(|(name, value)| format!("{name}={value}")));

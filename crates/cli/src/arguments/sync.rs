@@ -28,7 +28,7 @@ pub(crate) struct SyncArguments {
 }
 
 impl SyncArguments {
-    /// The copy that this command stands for.
+    /// The arguments of the `icdc copy` that this command stands for.
     pub(crate) fn into_copy(self) -> CopyArguments {
         CopyArguments { skip_equal: true, ..self.copy }
     }

@@ -78,7 +78,7 @@ pub(crate) struct VerifyArguments {
     pub(crate) places: Vec<OsString>,
 }
 
-/// A value of `--ignore` as typed.
+/// Value of `--ignore`: what is not compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum IgnoredAspect {
     /// Permissions
@@ -98,7 +98,7 @@ pub(crate) enum IgnoredAspect {
 }
 
 impl IgnoredAspect {
-    /// The aspect; `None` for the word that stands for none.
+    /// The aspect of an item that is not compared; `None` for the word `none`.
     pub(crate) fn aspect(self) -> Option<Aspect> {
         match self {
             Self::Mode => Some(Aspect::Mode),
@@ -112,7 +112,7 @@ impl IgnoredAspect {
     }
 }
 
-/// `--digest` as typed.
+/// Value of `--digest`: the kind of the digests in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DigestName {
     /// As b3sum

@@ -47,6 +47,8 @@ pub(super) fn while_running(_loaded: Loaded, command: &[OsString]) -> Result<u8,
     ended.map(code).map_err(|error| format!("wait: {error}"))
 }
 
+/// Exit code of a command as a shell tells it: 128 plus the number of the signal that ended it, if
+/// one did.
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(crate::exit::FAILED)

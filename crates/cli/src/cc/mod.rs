@@ -15,7 +15,7 @@ use crate::arguments::cc::{CcArguments, CcCommand, LoadArguments, UnloadArgument
 use crate::console::Console;
 use crate::{exit, logs};
 
-/// Runs the command and returns the exit code.
+/// Runs `icdc cc` and returns the exit code.
 pub(crate) fn run(arguments: CcArguments, console: &Console) -> u8 {
     logs::start(console, logs::Level::OFF);
     let result = match arguments.command {
@@ -40,22 +40,25 @@ pub(crate) fn run(arguments: CcArguments, console: &Console) -> u8 {
     }
 }
 
-/// Text for the user, and the exit code.
+/// Failure of an `icdc cc` command: text for the user, and the exit code.
 struct Failure {
     reason: String,
     code: u8,
 }
 
 impl Failure {
+    /// A failure of the command line.
     fn usage(reason: String) -> Self {
         Self { reason, code: exit::USAGE }
     }
 
+    /// A failure while carrying out the command; `lacks_privilege` decides on the exit code.
     fn new(error: &impl ToString, lacks_privilege: bool) -> Self {
         Self { reason: error.to_string(), code: if lacks_privilege { exit::NOT_LET_IN } else { exit::FAILED } }
     }
 }
 
+/// Finds icdc's own algorithm of this name.
 fn find(name: &str) -> Result<&'static Algorithm, Failure> {
     congestion::find(name).ok_or_else(|| {
         if icdc_tcp::available_congestion().iter().any(|kernel| kernel == name) {
@@ -68,6 +71,8 @@ fn find(name: &str) -> Result<&'static Algorithm, Failure> {
     })
 }
 
+/// Runs `icdc cc load`: loads an algorithm and pins it, or keeps it loaded while a command runs.
+/// Returns the exit code.
 fn load(arguments: &LoadArguments, console: &Console) -> Result<u8, Failure> {
     let algorithm = find(&arguments.name)?;
     let (name, kernel_name) = (algorithm.name, algorithm.kernel_name());
@@ -96,6 +101,7 @@ fn load(arguments: &LoadArguments, console: &Console) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// Runs `icdc cc unload`: removes an algorithm's pin. Returns the exit code.
 fn unload(arguments: &UnloadArguments, console: &Console) -> Result<u8, Failure> {
     let algorithm = find(&arguments.name)?;
     congestion::unload(algorithm).map_err(|error| Failure::new(&error, error.lacks_privilege()))?;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::console::Console;
 
+/// Prints the kernel's and icdc's congestion control algorithms.
 pub(super) fn list(console: &Console, as_json: bool) {
     let list = congestion::list();
     if as_json {
@@ -28,6 +29,7 @@ pub(super) fn list(console: &Console, as_json: bool) {
     }
 }
 
+/// State of an algorithm in a word or two.
 fn state(state: &Availability) -> &'static str {
     match state {
         Availability::BuiltIn => "built in",
@@ -37,6 +39,8 @@ fn state(state: &Availability) -> &'static str {
     }
 }
 
+/// Further text about an algorithm by its state: what keeps it loaded, its summary, or why it is
+/// unavailable.
 fn details(one: &Listed) -> String {
     match &one.state {
         Availability::BuiltIn => String::new(),
@@ -46,6 +50,7 @@ fn details(one: &Listed) -> String {
     }
 }
 
+/// JSON object of a listed algorithm.
 fn object(one: &Listed) -> Value {
     let mut object = json!({
         "name": one.name,
@@ -62,6 +67,7 @@ fn object(one: &Listed) -> Value {
     object
 }
 
+/// JSON object of what keeps an algorithm loaded.
 fn holder(holder: &Holder) -> Value {
     match holder {
         Holder::Pinned(path) => json!({ "kind": "pin", "path": path.to_string_lossy() }),
@@ -72,6 +78,7 @@ fn holder(holder: &Holder) -> Value {
     }
 }
 
+/// Prints one of icdc's algorithms with its parameters.
 pub(super) fn one(console: &Console, algorithm: &'static Algorithm, as_json: bool) {
     let name = algorithm.kernel_name();
     let Some(listed) = congestion::list().into_iter().find(|one| one.kernel_name == name) else { return };

@@ -4,14 +4,14 @@ use anyhow::ensure;
 use icdc_client::Location;
 use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_SOURCES};
 
-/// Paths on one host.
+/// A host of a command line, with all paths on it that the command line names.
 pub(super) struct Host {
     /// The first of the places, which tells how the host is reached.
     pub(super) place: Location,
     pub(super) paths: Vec<Vec<u8>>,
 }
 
-/// The places of a command line by their hosts, in the order in which these are named.
+/// Groups the places of a command line by their hosts, in the order in which these are named.
 ///
 /// # Errors
 /// There are too many on one.
@@ -34,6 +34,7 @@ pub(super) fn by_host(places: Vec<Location>) -> anyhow::Result<Vec<Host>> {
     Ok(hosts)
 }
 
+/// Whether both locations are on one host, reached in one way.
 fn is_same_host(one: &Location, other: &Location) -> bool {
     match (one, other) {
         (Location::Local(_), Location::Local(_)) => true,
@@ -45,7 +46,7 @@ fn is_same_host(one: &Location, other: &Location) -> bool {
     }
 }
 
-/// Text that is put before a path of this host.
+/// Text that is put before a path of this host when it is shown; empty for this host.
 pub(super) fn prefix(place: &Location) -> String {
     match place.clone() {
         Location::Local(_) => String::new(),

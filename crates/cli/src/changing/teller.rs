@@ -11,7 +11,7 @@ use crate::console::Console;
 use crate::copy::summary::{counted, size};
 use crate::looking::places::put_path;
 
-/// Form in which a change is shown.
+/// Form in which the progress of a change is shown to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Failures.
@@ -23,6 +23,7 @@ pub(super) enum Form {
 }
 
 impl Form {
+    /// Form by the command's options: `json`, and `names` if each item is shown.
     pub(super) fn of(json: bool, names: bool) -> Self {
         match (json, names) {
             (true, _) => Self::Json,
@@ -32,7 +33,7 @@ impl Form {
     }
 }
 
-/// Consent to a removal.
+/// Way in which the user agrees to a removal.
 #[derive(Clone)]
 pub(super) enum Consent {
     /// There is no question.
@@ -41,7 +42,7 @@ pub(super) enum Consent {
     Asked(StopSignal),
 }
 
-/// Shows what the change on one host tells.
+/// Reporter that shows the user the progress of the change on one host, and asks for consent.
 pub(super) struct Teller<'a> {
     /// Text before a path of the host.
     prefix: String,
@@ -56,11 +57,13 @@ pub(super) struct Teller<'a> {
 }
 
 impl<'a> Teller<'a> {
+    /// Teller of a change at the host of `place`; `verb` says in words what becomes of an item. It
+    /// asks nothing.
     pub(super) fn new(place: &Location, verb: &'static str, form: Form, console: &'a Console) -> Self {
         Self { prefix: prefix(place), verb, form, consent: Consent::Given, console, failed: 0, declined: false }
     }
 
-    /// This teller, with another consent.
+    /// This teller, with another way to get the user's consent.
     pub(super) fn asking(self, consent: Consent) -> Self {
         Self { consent, ..self }
     }
@@ -75,7 +78,7 @@ impl<'a> Teller<'a> {
         self.declined
     }
 
-    /// Shows how much is changed in all.
+    /// Shows the total of what was changed.
     pub(super) fn end(&self, count: &ChangeCount) {
         match self.form {
             Form::Quiet => {}
@@ -134,7 +137,7 @@ impl Reporter for Teller<'_> {
     }
 }
 
-/// Number of changed items, in words.
+/// Numbers of changed items, directories and bytes, in words.
 fn amount(count: &ChangeCount) -> String {
     let ChangeCount { items, directories, bytes } = *count;
     let directories = match directories {

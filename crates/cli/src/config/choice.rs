@@ -13,7 +13,7 @@ use super::trip::{Reach, Trip};
 use crate::applies::{Concern, Mismatch};
 use crate::route::Route;
 
-/// The chosen value of a setting.
+/// A setting with the value that files or variables give it for one command.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub(super) setting: &'static Setting,
@@ -24,14 +24,14 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// The value that takes the place of the built-in one.
+    /// The given value, if it is used; `None` if the built-in value or the command line counts.
     pub(super) fn counting(&self) -> Option<&Given> {
         self.given.as_ref().filter(|_| self.unused.is_none())
     }
 }
 
-/// Chooses for a command on a trip, or for any without one; `matches` are those of its command
-/// line.
+/// Chooses the values of settings for a command that reaches the far hosts of `trip`, or for any
+/// host without one; `matches` are those of its command line, whose options go before.
 ///
 /// # Errors
 /// A variable has no value of the option, or two values that count contradict each other.
@@ -78,7 +78,7 @@ fn is_typed(matches: &ArgMatches, id: &str) -> bool {
     matches!(matches.try_contains_id(id), Ok(true)) && matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 
-/// The text of an option on the command line.
+/// Value of an option as typed on the command line; `None` if it was not typed.
 fn typed(matches: &ArgMatches, id: &str) -> Option<String> {
     if !is_typed(matches, id) {
         return None;
@@ -86,8 +86,8 @@ fn typed(matches: &ArgMatches, id: &str) -> Option<String> {
     matches.get_raw(id)?.next()?.to_str().map(str::to_owned)
 }
 
-/// The option on the command line that decides: that of the setting, `--no-KEY`, or one that cannot
-/// be given together with it.
+/// The option on the command line that overrides the setting: its own, `--no-KEY`, or one that
+/// cannot be given together with it; `None` if none does.
 fn by_hand(setting: &Setting, command: &Command, matches: &ArgMatches) -> Option<String> {
     let argument = option::argument(command, setting)?;
     let negation = format!("no-{}", setting.key);
@@ -108,7 +108,7 @@ fn by_hand(setting: &Setting, command: &Command, matches: &ArgMatches) -> Option
     }
 }
 
-/// Whether two options cannot be given together.
+/// Whether the command's definition says that two options cannot be given together.
 fn contradict(command: &Command, one: &clap::Arg, other: &clap::Arg) -> bool {
     let lists = |one: &clap::Arg, other: &clap::Arg| {
         command.get_arg_conflicts_with(one).iter().any(|argument| argument.get_id() == other.get_id())
@@ -116,7 +116,8 @@ fn contradict(command: &Command, one: &clap::Arg, other: &clap::Arg) -> bool {
     one.get_id() != other.get_id() && (lists(one, other) || lists(other, one))
 }
 
-/// The strongest value for the ends of a trip.
+/// The value of highest precedence for the far hosts of a trip; `None` if nothing is given. An
+/// error if two hosts need one value and are given two.
 fn strongest(setting: &Setting, layers: &Layers, trip: Option<&Trip>) -> anyhow::Result<Option<Given>> {
     let Some(trip) = trip else { return Ok(layers.strongest(setting, &[])) };
     let reach = match setting.concern {
@@ -138,7 +139,8 @@ fn strongest(setting: &Setting, layers: &Layers, trip: Option<&Trip>) -> anyhow:
     Ok(given)
 }
 
-/// Two ends that ssh reaches, or two daemons, take one value.
+/// Error for two far hosts, both reached by ssh or both daemons, that have different values where
+/// the copy takes one.
 fn two_values(
     setting: &Setting,
     trip: &Trip,
@@ -161,8 +163,8 @@ fn two_values(
     )
 }
 
-/// Reason why a value is of no use on this trip, whose data takes the route `via` where that is
-/// said; `None` if it is of use.
+/// Reason why a value is not used on this trip, whose data takes the route `via` where that is
+/// given; `None` if it is used.
 fn unused(setting: &Setting, given: &Given, trip: &Trip, via: Option<&Route>) -> Option<&'static str> {
     let own_route = || given.value.to_str().and_then(|text| text.parse().ok());
     let via = if setting.concern == Concern::Route { own_route() } else { via.cloned() };
@@ -171,14 +173,14 @@ fn unused(setting: &Setting, given: &Given, trip: &Trip, via: Option<&Route>) ->
     mismatch.map(Mismatch::reason).or_else(|| has_login.then_some("ICDC_PROXY_LOGIN has the login"))
 }
 
-/// The variable that holds a login itself is stronger than any file that is named outside of the
-/// command line.
+/// Whether ICDC_PROXY_LOGIN holds a proxy login, which goes before a file of it that is named in a
+/// file or a variable.
 fn login_is_in_environment() -> bool {
     std::env::var_os("ICDC_PROXY_LOGIN").is_some_and(|value| !value.is_empty())
 }
 
-/// Drops the weaker of two given values whose options contradict each other; equal ranks are an
-/// error.
+/// Marks the weaker of two given values as unused if their options contradict each other; equal
+/// ranks are an error.
 fn contradictions(choice: &mut Choice, before: &mut [Choice], command: &Command) -> anyhow::Result<()> {
     for other in before {
         let (Some(given), Some(of_other)) = (choice.counting(), other.counting()) else { continue };

@@ -23,16 +23,19 @@ use super::option::Options;
 use super::pattern::Pattern;
 use super::settings::{self, Form, Setting};
 
-/// Greatest number of faults that are reported of one file.
+/// Greatest number of faults that are reported of one file of settings.
 const MOST_FAULTS: usize = 20;
-/// Greatest edit distance of a name that is proposed in place of an unknown one.
+/// Least similarity (Jaro-Winkler, 0 to 1) of a name that is proposed in place of an unknown one.
 const LIKENESS: f64 = 0.7;
 
+/// Name of the section with settings for all hosts.
 const DEFAULT: &str = "default";
+/// Name of the sections with settings for some hosts.
 const HOST: &str = "host";
+/// Name of the section with settings of the daemon.
 const SERVE: &str = "serve";
 
-/// The settings of a file.
+/// The parsed contents of a file of settings.
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) path: PathBuf,
@@ -40,7 +43,7 @@ pub(super) struct Document {
     pub(super) sections: Vec<Section>,
 }
 
-/// A section of a file: settings for some commands.
+/// A section of a file of settings: the settings for some hosts, or for the daemon.
 #[derive(Debug)]
 pub(super) struct Section {
     pub(super) scope: Scope,
@@ -49,7 +52,7 @@ pub(super) struct Section {
     start: usize,
 }
 
-/// Commands or hosts that a section is for.
+/// Hosts or commands for which the settings of a section are.
 #[derive(Debug)]
 pub(super) enum Scope {
     /// Every host.
@@ -60,7 +63,7 @@ pub(super) enum Scope {
     Serve,
 }
 
-/// A value in a file.
+/// A setting in a file, with its value.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) setting: &'static Setting,
@@ -82,6 +85,8 @@ impl Scope {
 }
 
 impl Document {
+    /// Parses and checks a file of settings; `options` are those that settings stand for.
+    ///
     /// # Errors
     /// Everything that is wrong with the file, each with its place.
     pub(super) fn parse(bytes: &[u8], path: &Path, options: &Options<'_>) -> Result<Self, String> {
@@ -106,6 +111,7 @@ impl Document {
     }
 }
 
+/// Reads a file's TOML, and collects sections and faults.
 struct Reader<'a> {
     bytes: &'a [u8],
     path: &'a Path,
@@ -115,6 +121,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// The sections that were read, or the text of all faults.
     fn end(mut self) -> Result<Document, String> {
         if self.faults.is_empty() {
             self.sections.sort_by_key(|section| section.start);
@@ -131,10 +138,12 @@ impl Reader<'_> {
         Err(text)
     }
 
+    /// Notes that `what` is wrong at these bytes of the file.
     fn fault(&mut self, place: Range<usize>, what: String) {
         self.faults.push(Fault::new(self.path, self.bytes, place, what));
     }
 
+    /// Reads the top of the file, and all sections.
     fn file(&mut self, table: &DeTable<'_>) {
         let mut top = Vec::new();
         for (key, value) in table {
@@ -171,6 +180,7 @@ impl Reader<'_> {
         self.section(Scope::Default, top, 0);
     }
 
+    /// Reads the sections `[host."PATTERN"]`.
     fn hosts(&mut self, table: &DeTable<'_>) {
         for (key, value) in table {
             let name = key.get_ref().as_ref();
@@ -190,14 +200,18 @@ impl Reader<'_> {
         }
     }
 
+    /// Appends a section whose heading stands at the byte offset `start`.
     fn section(&mut self, scope: Scope, entries: Vec<Entry>, start: usize) {
         self.sections.push(Section { scope, entries, start });
     }
 
+    /// Reads the settings of a section, which may have those that are `known`; `place` names the
+    /// section in faults.
     fn entries(&mut self, table: &DeTable<'_>, known: &'static [Setting], place: &str) -> Vec<Entry> {
         table.iter().filter_map(|(key, value)| self.entry(key, value, known, place)).collect()
     }
 
+    /// Reads one setting; `None` if it is wrong, which is then noted as a fault.
     fn entry(
         &mut self,
         key: &Spanned<DeString<'_>>,
@@ -257,7 +271,7 @@ impl Reader<'_> {
     }
 }
 
-/// A value as it would be written on the command line.
+/// Converts a value of the file to its text on the command line.
 fn text_of(setting: &Setting, value: &DeValue<'_>) -> Result<String, String> {
     let text = match (setting.form, value) {
         (Form::Flag, DeValue::Boolean(value)) => Some(value.to_string()),
@@ -286,13 +300,13 @@ fn text_of(setting: &Setting, value: &DeValue<'_>) -> Result<String, String> {
     }
 }
 
-/// The texts of a list, between commas.
+/// The texts of a list, with commas between; `None` if an item is no text, or has a comma.
 fn list(array: &DeArray<'_>) -> Option<String> {
     let texts = array.iter().map(|item| item.get_ref().as_str().filter(|text| !text.contains(',')));
     Some(texts.collect::<Option<Vec<_>>>()?.join(","))
 }
 
-/// A path that means the same wherever the command runs.
+/// An absolute path as text, with the home directory in place of `~`; an error for a relative one.
 fn path(setting: &Setting, text: &str) -> Result<String, String> {
     if text.contains(char::is_control) {
         return Err(format!("{} has a control character", setting.key));

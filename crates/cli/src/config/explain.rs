@@ -13,7 +13,7 @@ use crate::arguments::ConfigArguments;
 use crate::console::Console;
 use crate::exit;
 
-/// Runs the command and returns the exit code; `root` is the whole command line's definition.
+/// Runs `icdc config` and returns the exit code; `root` is the whole command line's definition.
 pub(crate) fn run(arguments: &ConfigArguments, root: &Command, console: &Console) -> u8 {
     if arguments.example {
         page::example(root).lines().for_each(|line| console.result(line));
@@ -24,13 +24,14 @@ pub(crate) fn run(arguments: &ConfigArguments, root: &Command, console: &Console
     if console.has_lost_results() { exit::FAILED } else { 0 }
 }
 
-/// A setting, what counts, and its option.
+/// A setting as it is shown: the value that counts, the built-in one, and its option.
 struct Explained<'a> {
     choice: Choice,
     built_in: String,
     argument: &'a clap::Arg,
 }
 
+/// Prints the settings in effect for the host that is asked about, or for any host.
 fn explain(arguments: &ConfigArguments, root: &Command, console: &Console) -> anyhow::Result<()> {
     let trip = match &arguments.explain {
         Some(host) => {
@@ -76,7 +77,7 @@ fn explain(arguments: &ConfigArguments, root: &Command, console: &Console) -> an
     Ok(())
 }
 
-/// The first command of each setting, whose option is described, once.
+/// The first command that has each setting's option, each once: from it the option is described.
 fn first_commands() -> Vec<&'static str> {
     let mut commands: Vec<&str> = Vec::new();
     for first in settings::all().filter_map(|setting| setting.commands.first()) {
@@ -87,7 +88,8 @@ fn first_commands() -> Vec<&'static str> {
     commands
 }
 
-/// Key, value and source of each; settings of the daemon only where no host is asked about.
+/// Lines with key, value and source of each setting; those of the daemon only where no host is
+/// asked about (`far`).
 fn lines(explained: &[Explained<'_>], far: bool) -> Vec<String> {
     let shown = explained.iter().filter(|one| !(far && one.choice.setting.is_of_daemon()));
     let rows: Vec<[String; 3]> = shown
@@ -113,6 +115,7 @@ fn lines(explained: &[Explained<'_>], far: bool) -> Vec<String> {
     rows.iter().map(|[key, value, source]| format!("{key:first$}  {value:second$}  {source}")).collect()
 }
 
+/// JSON object of a setting.
 fn object(one: &Explained<'_>) -> Value {
     let Choice { setting, given, unused } = &one.choice;
     let source = |source: &Source| match source {
@@ -140,6 +143,7 @@ fn object(one: &Explained<'_>) -> Value {
     })
 }
 
+/// The option's long name with its dashes.
 fn option_of(argument: &clap::Arg) -> String {
     argument.get_long().map_or_else(String::new, |name| format!("--{name}"))
 }

@@ -9,7 +9,7 @@ use icdc_disk::tree::printable;
 /// Most characters of a line that are shown before and after the place.
 const SHOWN: usize = 60;
 
-/// A fault in a configuration file, with its place.
+/// A mistake in a file of settings, with its place, as it is shown to the user.
 #[derive(Debug)]
 pub(super) struct Fault {
     path: PathBuf,
@@ -24,7 +24,7 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    /// `what` is wrong at these bytes of `text`.
+    /// Mistake at the bytes `place` of the file's contents `text`; `what` says what is wrong.
     pub(super) fn new(path: &Path, text: &[u8], place: Range<usize>, what: String) -> Self {
         let start = place.start.min(text.len());
         let line_start = text[..start].iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);

@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use icdc_trust::{Paths, open_settings};
 
-/// Names a file in place of the user's.
+/// Environment variable that names a file in place of the user's.
 const USER: &str = "ICDC_CONFIG";
-/// Names a file in place of [`SYSTEM_FILE`].
+/// Environment variable that names a file in place of [`SYSTEM_FILE`].
 const SYSTEM: &str = "ICDC_SYSTEM_CONFIG";
-/// Value of [`USER`] with which neither files nor variables count.
+/// Value of the variable [`USER`] with which neither files nor variables are used.
 const NOTHING: &str = "none";
-/// Settings for all users of a host.
+/// Path of the file with settings for all users of a host.
 const SYSTEM_FILE: &str = "/etc/icdc/config.toml";
-/// The longest file that is read.
+/// Size of the largest file of settings that is read, in bytes.
 const LONGEST: u64 = 1 << 20;
 
 /// Whether configuration files and variables are switched off by the user's variable.
@@ -25,8 +25,8 @@ fn are_off(user: Option<&OsStr>) -> bool {
     user.is_some_and(|value| value == NOTHING)
 }
 
-/// Starts this program anew, with the same command line, where files or variables count; returns
-/// only in a process in which they do not.
+/// Makes sure that neither files nor variables of settings are used in this process: executes this
+/// program anew with the same command line and [`USER`] set, unless it is set already.
 ///
 /// # Errors
 /// The program cannot be started.
@@ -40,7 +40,7 @@ pub(crate) fn switch_off() -> io::Result<()> {
     Err(std::os::unix::process::CommandExt::exec(&mut again))
 }
 
-/// A place where settings may be.
+/// Path where a file of settings may be.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
@@ -48,12 +48,14 @@ pub(super) struct Place {
     pub(super) is_named: bool,
 }
 
-/// Places of configuration files, the user's first; `None` where nothing counts that is not on the
-/// command line.
+/// Paths of the files of settings, the user's first; `None` where neither files nor variables are
+/// used.
 pub(super) fn places() -> Option<Vec<Place>> {
     places_from(env::var_os(USER), env::var_os(SYSTEM), Paths::from_environment().map(|paths| paths.settings))
 }
 
+/// The paths by the values of both variables and the usual path of the user's file; an empty
+/// variable leaves that file out.
 fn places_from(user: Option<OsString>, system: Option<OsString>, usual: Option<PathBuf>) -> Option<Vec<Place>> {
     if are_off(user.as_deref()) {
         return None;
@@ -66,7 +68,7 @@ fn places_from(user: Option<OsString>, system: Option<OsString>, usual: Option<P
 }
 
 impl Place {
-    /// Contents of the file; `None` if there is none.
+    /// Contents of the file of settings; `None` if there is no file at this path.
     ///
     /// # Errors
     /// It is there and cannot be used, or a variable names it and it is not there.
@@ -89,7 +91,7 @@ impl Place {
         read(file, path).map(Some)
     }
 
-    /// The remedy: running without the file.
+    /// Text for errors: how to run without the file; empty if a variable names it.
     fn remedy(&self) -> &'static str {
         match (self.is_named, self.path == Path::new(SYSTEM_FILE)) {
             (true, _) => "",
@@ -99,10 +101,12 @@ impl Place {
     }
 }
 
+/// Whether the error says that there is no such file.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
+/// Contents of an opened file of settings; an error if it is too long.
 fn read(file: fs::File, path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(LONGEST + 1).read_to_end(&mut bytes).with_context(|| format!("{}: cannot be read", path.display()))?;

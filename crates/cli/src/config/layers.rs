@@ -17,7 +17,7 @@ use super::file::{self, Place};
 use super::option::Options;
 use super::settings::{Form, Setting};
 
-/// A value that is set, and where.
+/// A setting's value from a file or a variable, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Given {
     /// The value's text as it would be written on the command line.
@@ -27,7 +27,7 @@ pub(super) struct Given {
     pub(super) rank: usize,
 }
 
-/// Origin of a value.
+/// Where a setting's value comes from: a variable, or a line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The environment variable of this name.
@@ -36,7 +36,7 @@ pub(crate) enum Source {
     File { path: PathBuf, line: usize, heading: String },
 }
 
-/// Everything that is set outside of the command line.
+/// Everything that files and variables set, of which the strongest value can be asked.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
     /// Whether environment variables are used besides the files.
@@ -60,7 +60,7 @@ impl fmt::Display for Source {
 }
 
 impl Layers {
-    /// Reads the files.
+    /// Finds and reads the files of settings.
     ///
     /// # Errors
     /// A file that is there cannot be used.
@@ -78,7 +78,8 @@ impl Layers {
         Ok(layers)
     }
 
-    /// The strongest value of a setting for hosts, of which the first counts before the second.
+    /// The value of highest precedence of a setting for these hosts, of which the first counts
+    /// before the second; `None` if nothing sets it.
     pub(super) fn strongest(&self, setting: &Setting, hosts: &[&str]) -> Option<Given> {
         let variable = || {
             let value = std::env::var_os(setting.variable).filter(|value| self.has_variables && !value.is_empty())?;
@@ -97,7 +98,7 @@ impl Layers {
         variable().or_else(in_files)
     }
 
-    /// The sections that count, the strongest first.
+    /// The sections in which a setting for these hosts may stand, the strongest first.
     fn sections(&self, setting: &Setting, hosts: &[&str]) -> Vec<(&Path, &Section)> {
         if setting.is_of_daemon() {
             return self.of_scope(|scope| matches!(scope, Scope::Serve));
@@ -106,6 +107,7 @@ impl Layers {
         of_hosts.chain(self.of_scope(|scope| matches!(scope, Scope::Default))).collect()
     }
 
+    /// The sections of all files for these scopes, with the paths of their files.
     fn of_scope(&self, is_meant: impl Fn(&Scope) -> bool) -> Vec<(&Path, &Section)> {
         let mut found = Vec::new();
         for document in &self.documents {
@@ -115,6 +117,7 @@ impl Layers {
         found
     }
 
+    /// The sections of all files whose pattern matches a host, the strongest first.
     fn of_host(&self, host: &str) -> Vec<(&Path, &Section)> {
         let mut found = Vec::new();
         for document in &self.documents {
@@ -131,7 +134,8 @@ impl Layers {
     }
 }
 
-/// A variable that switches something on or off, as a file writes it.
+/// Value of a variable for a Boolean setting, as a file writes it: `true` or `false`; any other as
+/// it is.
 fn flag(value: OsString) -> OsString {
     match value.to_str().map(str::to_lowercase).as_deref() {
         Some("1" | "yes" | "on" | "true") => "true".into(),

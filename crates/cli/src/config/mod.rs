@@ -50,13 +50,14 @@ use layers::{Given, Layers};
 use settings::Setting;
 use trip::Trip;
 
-/// Settings that files and variables have contributed to a command: `rate 900mbit (ICDC_RATE)`
-/// each.
+/// Settings from files and variables that a command uses, one text each: `rate 900mbit
+/// (ICDC_RATE)`.
 #[derive(Debug, Default)]
 pub(crate) struct Applied(Vec<String>);
 
 impl Applied {
-    /// A sentence for whoever wonders about a value; `None` if nothing is set.
+    /// Sentence that lists them, for the user of a command that has failed; `None` if there are
+    /// none.
     pub(crate) fn told(&self) -> Option<String> {
         let Self(values) = self;
         (!values.is_empty()).then(|| format!("settings that are not on the command line: {}", values.join(", ")))
@@ -71,8 +72,8 @@ pub(crate) enum ApplyError {
     CommandLine(clap::Error),
 }
 
-/// The matches of a command line, with what files and variables set as defaults. `words` are those
-/// that `root` has understood as `matches`.
+/// Parses the command line once more, with the values from files and variables as defaults of its
+/// options. `words` are those that `root` has understood as `matches`.
 ///
 /// # Errors
 /// Settings cannot be used. Commands without settings read none.

@@ -24,7 +24,8 @@ pub(super) fn first<'a>(root: &'a Command, setting: &Setting) -> Option<&'a Arg>
     setting.commands.iter().find_map(|words| argument(command(root, words)?, setting))
 }
 
-/// The default, where it is one value.
+/// Built-in value of an option as text: its default, or what its help names as such; empty if there
+/// is none.
 pub(super) fn built_in(argument: &Arg) -> String {
     let values: Vec<_> = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     if !values.is_empty() {
@@ -38,11 +39,11 @@ pub(super) fn built_in(argument: &Arg) -> String {
     "false".to_owned()
 }
 
-/// The options of all commands, as files of settings are held against them.
+/// The definition of all commands, by whose options the values in files are checked.
 pub(super) struct Options<'a>(pub(super) &'a Command);
 
 impl Options<'_> {
-    /// Reads a text as the value of a setting.
+    /// Checks that the setting's option takes this text as its value.
     ///
     /// # Errors
     /// The setting's option does not take it; says what it takes.

@@ -8,7 +8,7 @@ use super::settings::{self, Setting};
 /// Most characters in a line of the example.
 const WIDTH: usize = 96;
 
-/// A file that has every setting, all commented out.
+/// The example of a file of settings, which has every setting, all commented out.
 pub(super) fn example(root: &Command) -> String {
     let mut text = String::from(
         "# Settings of icdc: ~/.config/icdc/config.toml for one user, /etc/icdc/config.toml for all.\n\
@@ -30,7 +30,7 @@ pub(super) fn example(root: &Command) -> String {
     text
 }
 
-/// The page's lines about a setting, with the help of its option.
+/// The example's lines about a setting, with the help of its option.
 fn lines(setting: &Setting, root: &Command) -> String {
     let help = option::first(root, setting).and_then(|argument| argument.get_help()).map(ToString::to_string);
     let mut lines = String::from("\n");
@@ -40,7 +40,7 @@ fn lines(setting: &Setting, root: &Command) -> String {
     lines + &format!("#{} = {}\n", setting.key, setting.example)
 }
 
-/// The text wrapped at word boundaries into lines of the page's width.
+/// The text wrapped at word boundaries into lines of [`WIDTH`].
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

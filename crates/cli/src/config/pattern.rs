@@ -12,6 +12,8 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
+    /// Parses a pattern.
+    ///
     /// # Errors
     /// Says what is wrong with it.
     pub(super) fn new(text: &str) -> Result<Self, String> {

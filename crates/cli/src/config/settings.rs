@@ -6,7 +6,7 @@
 
 use crate::applies::Concern;
 
-/// An option that files and a variable may set.
+/// An option whose value files and a variable may set.
 #[derive(Debug)]
 pub(crate) struct Setting {
     /// Key of the setting in configuration files; its option is `--KEY`.
@@ -23,7 +23,7 @@ pub(crate) struct Setting {
     pub(crate) example: &'static str,
 }
 
-/// Form of a value in files.
+/// Form of a setting's value in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A string, as `"text"`.
@@ -43,8 +43,11 @@ pub(crate) enum Form {
 /// Commands that reach far hosts.
 const REACHING: &[&str] =
     &["copy", "sync", "ls", "du", "verify", "mkdir", "rm", "mv", "measure", "doctor", "plan join"];
+/// Commands whose sending rate is limited and whose congestion control is chosen.
 const RATED: &[&str] = &["copy", "sync", "measure"];
+/// Commands that copy.
 const COPY: &[&str] = &["copy", "sync"];
+/// Commands that copy, or plan a copy.
 const PLANNED: &[&str] = &["copy", "sync", "plan", "slurm submit"];
 
 /// Settings of commands that reach far hosts: at the top of a file, in `[default]`, and in
@@ -76,6 +79,7 @@ pub(crate) const REACH: &[Setting] = &[
     setting("numeric-ids", "ICDC_NUMERIC_IDS", Form::Flag, Concern::Copy, COPY, "true"),
 ];
 
+/// The command that runs the daemon.
 const SERVING: &[&str] = &["serve"];
 
 /// Settings of the daemon on this host, in `[serve]`.
@@ -102,7 +106,7 @@ pub(crate) const SERVE: &[Setting] = &[
     setting("scitags-interval", "ICDC_SERVE_SCITAGS_INTERVAL", Form::Text, Concern::Daemon, SERVING, "\"1min\""),
 ];
 
-/// Subject of an option of commands that reach far hosts, which is a setting.
+/// Subject of the setting of [`REACH`] with this key, which has to exist.
 pub(crate) fn concern(key: &str) -> Concern {
     REACH.iter().find(|setting| setting.key == key).expect("it is a setting of those").concern
 }
@@ -112,6 +116,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
     REACH.iter().chain(SERVE)
 }
 
+/// A row of the table of settings.
 const fn setting(
     key: &'static str,
     variable: &'static str,

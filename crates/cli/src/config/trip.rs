@@ -10,7 +10,7 @@ use icdc_shards::Plan;
 use crate::applies::Hosts;
 use crate::measure::plan::target;
 
-/// The means by which a host is reached.
+/// Means by which a far host is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// The host is reached by ssh.
@@ -19,7 +19,7 @@ pub(super) enum Reach {
     Daemon,
 }
 
-/// A far host of a command, and how it is reached.
+/// A far host that a command names, and how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct End {
     /// Host name as the user typed it, without user and brackets.
@@ -27,7 +27,8 @@ pub(super) struct End {
     pub(super) reach: Reach,
 }
 
-/// The far hosts of a command, the destination before the source; none for what stays on this host.
+/// The far hosts that a command reaches, the destination before the source; none for what stays on
+/// this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trip {
     pub(super) ends: Vec<End>,
@@ -53,6 +54,7 @@ impl Trip {
         Self { ends: location.and_then(|location| end(&location)).into_iter().collect() }
     }
 
+    /// The far hosts of a copy: of the destination, and of the first source on another host.
     fn between(sources: &[impl Into<OsString> + Clone], destination: impl Into<OsString>) -> Self {
         let parse = |text: OsString| end(&Location::parse(&text).ok()?);
         let source = sources.iter().find_map(|source| parse(source.clone().into()));
@@ -66,11 +68,12 @@ impl Trip {
     }
 }
 
-/// The host to which `icdc measure` is asked to measure; `None` if the text names none.
+/// Location of a target as `icdc measure` and `icdc doctor` take it; `None` if the text names none.
 pub(super) fn target_of(text: &OsString) -> Option<Location> {
     target(text).ok()
 }
 
+/// The far host of a location; `None` for a local one.
 fn end(location: &Location) -> Option<End> {
     let reach = match location {
         Location::Local(_) => return None,

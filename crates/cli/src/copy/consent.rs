@@ -6,7 +6,7 @@ use anyhow::ensure;
 
 use crate::arguments::CopyArguments;
 
-/// Question after the list.
+/// Question to the user after the list of items that would be deleted.
 pub(super) const QUESTION: &str = "delete these items when everything else is copied?";
 
 /// The arguments of a run that lists what would be deleted, if the user has to see that before the

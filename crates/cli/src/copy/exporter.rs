@@ -26,7 +26,8 @@ const LAST_PATIENCE: Span = Span::from_secs(10);
 /// Most that is read of an earlier run's file, in bytes: ours have some kilobytes.
 const MOST_READ: u64 = 64 << 10;
 
-/// The thread that writes and pushes metrics.
+/// Handle of the thread that writes and pushes a copy's metrics at an interval (`--metrics`,
+/// `--metrics-push`).
 pub(crate) struct Exporter {
     running: mpsc::Sender<Infallible>,
     through: mpsc::Receiver<Infallible>,
@@ -76,7 +77,7 @@ impl Exporter {
 }
 
 impl Job {
-    /// Pushes and writes the metrics at each interval until nobody holds the other end of `ended`,
+    /// Pushes and writes the metrics at each interval until the other end of `ended` is dropped,
     /// and once more then.
     fn export(mut self, ended: &mpsc::Receiver<Infallible>) {
         let mut is_running = true;
@@ -91,6 +92,7 @@ impl Job {
         self.tell(pushed);
     }
 
+    /// Writes the metrics to the file of `--metrics`, if one is given.
     fn write(&self) -> anyhow::Result<()> {
         let Some(path) = &self.output.file else { return Ok(()) };
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
@@ -98,12 +100,14 @@ impl Job {
         text_file::replace(path, &text).with_context(|| format!("{}: the metrics cannot be written", path.display()))
     }
 
+    /// Pushes the metrics to the gateway of `--metrics-push`, if one is given.
     fn push(&self) -> anyhow::Result<()> {
         let Some(gateway) = &self.output.gateway else { return Ok(()) };
         let text = self.reading().text(Format::Classic);
         gateway.push(&text, PATIENCE.into()).context("the metrics were not pushed")
     }
 
+    /// The copy's metrics as they are now.
     fn reading(&self) -> Reading {
         let mut reading = self.surface.metrics();
         let help = "When the run began, since 1970";
@@ -126,7 +130,8 @@ impl Job {
     }
 }
 
-/// The time of the last success that an earlier run has written into the same file.
+/// The time of the last success, in seconds since 1970, that an earlier run has written into the
+/// same file; `None` if there is none, or it is later than `now`.
 fn last_success(path: &Path, now: u64) -> Option<f64> {
     // Opening a pipe would wait for its other end.
     if !path.metadata().ok()?.is_file() {

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use icdc_disk::tree::is_staging;
 
-/// Causes that are kept apart. Items of later ones are told one by one.
+/// Number of causes that are kept apart. Items of later ones are reported one by one.
 const MOST_CAUSES: usize = 1000;
-/// Names that are told of a cause besides the first.
+/// Number of items of a cause that are named at the end, besides the first.
 const NAMED: usize = 2;
 
-/// Failed items by their causes.
+/// Failed items grouped by cause, so that each cause is printed once.
 #[derive(Default)]
 pub(crate) struct Failures {
     /// Index into `groups` by cause: the reason of the group's first item, with and without its
@@ -20,6 +20,7 @@ pub(crate) struct Failures {
     groups: Vec<Group>,
 }
 
+/// The failed items of one cause.
 struct Group {
     first: String,
     /// The next ones, [`NAMED`] at most.
@@ -48,7 +49,7 @@ impl Failures {
         Some(told(path, reason))
     }
 
-    /// Lines for the end: one for each cause of several items.
+    /// Takes the lines to print at the end of the run: one for each cause of several items.
     pub(crate) fn rest(&mut self) -> Vec<String> {
         self.causes.clear();
         let groups = std::mem::take(&mut self.groups).into_iter().filter(|group| group.further > 0);
@@ -57,6 +58,7 @@ impl Failures {
 }
 
 impl Group {
+    /// The line about the items after the first.
     fn line(&self) -> String {
         let Self { first, named, further } = self;
         let more = *further - named.len() as u64;

@@ -5,11 +5,11 @@ use icdc_transfer::Stage;
 
 use crate::copy::tally::Tally;
 
-/// The metric that outlives its run: the exporter takes it over from what an earlier run has
-/// written.
+/// Name of the metric that outlives its run: the exporter takes its value over from what an earlier
+/// run has written.
 pub(crate) const LAST_SUCCESS: &str = "icdc_copy_last_success_timestamp_seconds";
 
-/// The metrics of a run, while it continues and at its end.
+/// Metrics of a copy for `--metrics` and `--metrics-push`, while it runs and at its end.
 pub(crate) fn reading(tally: &Tally) -> Reading {
     let mut reading = Reading::new();
     let version = [("version", env!("CARGO_PKG_VERSION"))];
@@ -61,7 +61,7 @@ fn counted(reading: &mut Reading, tally: &Tally) {
     reading.gauge("icdc_copy_goodput_bytes_per_second", "Payload over the time of the run", [((), goodput.into())]);
 }
 
-/// Gauges, and the state of the run.
+/// Adds a copy's gauges (rate, ring level, lag, result) to the metrics.
 fn present(reading: &mut Reading, tally: &Tally) {
     let (sample, (files, bytes)) = (&tally.last, tally.scanned);
     reading.gauge("icdc_copy_source_files", "Files that the scan has found", [((), files.into())]);

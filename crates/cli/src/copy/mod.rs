@@ -50,7 +50,7 @@ const STOPPING_STREAM: &str = "stopping; a stream is not resumed (again: stop at
 /// Text printed at the first interrupt of a copy that follows its sources.
 const FINISHING: &str = "finishing with what has settled (again: stop)";
 
-/// Runs the command and returns the exit code.
+/// Runs `icdc copy` and returns the exit code.
 pub(crate) fn run(arguments: CopyArguments, console: &Console) -> u8 {
     logs::start(console, logs::Level::OFF);
     run_command(arguments, CopyPlan::new, console)
@@ -66,6 +66,8 @@ pub(crate) fn sync(arguments: CopyArguments, console: &Console) -> u8 {
     run_command(arguments, plan, console)
 }
 
+/// Makes the plan, asks for consent to a deletion if that is needed, and carries the plan out;
+/// returns the exit code.
 fn run_command(
     arguments: CopyArguments,
     plan: impl Fn(CopyArguments) -> anyhow::Result<CopyPlan>,
@@ -97,8 +99,8 @@ fn run_command(
     carry_out(plan, &stop, console).0
 }
 
-/// Runs a plan, whose user has not asked for an end before; the exit code, and whether the run came
-/// to its end, with or without failures.
+/// Runs a copy as planned, with its output, metrics and hooks. Returns the exit code, and whether
+/// the run came to its end, with or without failed items.
 pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) -> (u8, bool) {
     let CopyPlan { sources, destination, mut options, mut output, reporting } = plan;
     let hooks = match CopyHooks::new(&reporting, console) {

@@ -8,13 +8,14 @@ use crate::copy::recorder::{Interval, Recording};
 use crate::copy::summary::{contents, counted, megabits, seconds, size};
 use crate::version;
 
-/// Size of a block of the ring.
+/// Size of a block of the receiver's ring, in bytes.
 const BLOCK: f64 = icdc_protocol::BLOCK_SIZE as f64;
 
-/// The pacing rate is shown up to so many times the greatest rate of the payload.
+/// Greatest pacing rate that the plot shows, as a multiple of the greatest rate of the payload.
 const PACING_SHOWN: f64 = 1.25;
 
-/// End of a copy, for the report's page.
+/// End of a copy: its totals, and the reason if it was not completed; for summary, report and
+/// hooks.
 pub(crate) struct Ending {
     pub(crate) summary: Summary,
     /// Reason why the run could not be completed, or was skipped; `None` for a complete one.
@@ -51,7 +52,7 @@ fn digests(summary: &Summary) -> impl Iterator<Item = (String, String)> {
 }
 
 impl Recording {
-    /// The page about a run to a destination.
+    /// Makes the report's page about a copy to a destination.
     pub(crate) fn into_report(mut self, ending: &Ending, destination: &str) -> Report {
         let plots = self.plots();
         let Ending { summary, reason } = ending;
@@ -78,7 +79,7 @@ impl Recording {
         }
     }
 
-    /// Facts about the run, by name.
+    /// Facts about the copy for the report, as (name, value).
     fn facts(&self, summary: &Summary) -> Vec<(String, String)> {
         let mut facts = vec![
             ("Goodput".to_owned(), megabits(summary.goodput_bps)),
@@ -107,6 +108,7 @@ impl Recording {
         facts
     }
 
+    /// Plots of what was recorded: rate, ring, round-trip time, congestion window, retransmissions.
     fn plots(&self) -> Vec<Plot> {
         let seen = |value: fn(&Interval) -> u64| self.intervals.iter().any(|interval| value(interval) > 0);
         let fine = self.points(|interval| interval.bits / (interval.end - interval.start));
@@ -153,11 +155,14 @@ impl Recording {
         plots
     }
 
+    /// Points of a plot: the end of each interval in seconds of the run, and a value of the
+    /// interval.
     fn points(&self, value: impl Fn(&Interval) -> f64) -> Vec<(f64, f64)> {
         self.intervals.iter().map(|interval| (interval.end, value(interval))).collect()
     }
 
-    /// Segments per second in each interval. The count starts anew with each connection.
+    /// Points of a plot: retransmitted segments per second in each interval. The count starts anew
+    /// with each connection.
     fn retransmissions(&self) -> Vec<(f64, f64)> {
         let mut before = 0;
         self.points(|_| 0.0)
@@ -171,7 +176,7 @@ impl Recording {
             .collect()
     }
 
-    /// The best whole second; `None` for runs shorter than that.
+    /// Greatest mean rate over a whole second, as text; `None` for runs shorter than that.
     fn peak(&self) -> Option<String> {
         let fine = self.points(|interval| interval.bits / (interval.end - interval.start));
         let means = reduce::window_means(&fine, 1.0);
@@ -181,20 +186,23 @@ impl Recording {
     }
 }
 
+/// Number of items as text; `None` for 0.
 fn some_items(items: u64) -> Option<String> {
     (items > 0).then(|| counted(items, "item"))
 }
 
+/// Number of bytes as text; `None` for 0.
 fn some_bytes(bytes: u64) -> Option<String> {
     (bytes > 0).then(|| size(bytes))
 }
 
+/// Rate as text; `None` for 0.
 fn some_rate(bits_per_second: u64) -> Option<String> {
     (bits_per_second > 0).then(|| megabits(bits_per_second))
 }
 
-/// Shares of all stages in the order of the data's way; names that this release does not know come
-/// last.
+/// Shares of the time (0 to 1) for which each stage limited a copy, in the order in which data
+/// passes the stages; names that this release does not know come last.
 pub(crate) fn stages<'a>(shares: impl Iterator<Item = (&'a str, f64)>) -> Vec<(String, f64)> {
     let mut all: Vec<_> = Stage::ALL.iter().map(|stage| (stage.name().to_owned(), 0.0)).collect();
     for (name, share) in shares {

@@ -16,25 +16,28 @@ use crate::console::{Console, printable};
 use crate::copy::summary::{clock, limit, megabits, size};
 use crate::plan::output::Progress;
 
-/// Seconds over which the past fades.
+/// Time in seconds over which earlier samples lose their weight in the shown rate.
 const MEMORY: f64 = 3.0;
 /// Seconds between lines where there is no terminal.
 const LINE_INTERVAL: f64 = 1.0;
-/// Number of steps of the progress bar.
+/// Number of steps into which the whole of the progress bar is divided.
 const STEPS: u64 = 1000;
 /// Text of the terminal's last line while there is nothing to measure.
 const WORDS: &str = "{wide_msg}";
-/// Columns of the bar: fewer say nothing, and more take the place of words.
+/// Least width of the bar in columns; with less room there is none.
 const NARROWEST: usize = 20;
+/// Greatest width of the bar in columns.
 const WIDEST: usize = 40;
-/// Columns round the bar, and between words.
+/// Columns of the brackets and blanks round the bar.
 const FRAME: usize = 4;
+/// Columns between two parts of the line.
 const GAP: usize = 2;
-/// Fewest columns in which a name is shown.
+/// Least width in columns with which the name of the last item is shown.
 const LEAST_NAME: usize = 12;
-/// Columns of a terminal that does not say.
+/// Width in columns that is assumed of a terminal which does not report its width.
 const USUAL_COLUMNS: usize = 80;
-/// Silence of the other end from which it is shown in place of the progress, in seconds.
+/// Time in seconds without a sign of the other end after which that is shown in place of the
+/// progress.
 const SILENT: f64 = 2.0;
 
 /// Output of a copy's progress: bar, lines, or nothing.
@@ -44,6 +47,7 @@ pub(crate) struct View {
     console: Console,
 }
 
+/// Where a copy's progress is shown.
 enum Medium {
     /// Progress is not shown.
     Nothing,
@@ -54,7 +58,7 @@ enum Medium {
 }
 
 impl View {
-    /// Display in this form.
+    /// View that shows progress in this form.
     pub(crate) fn new(progress: Progress, console: Console) -> Self {
         let medium = match progress {
             Progress::Off => Medium::Nothing,
@@ -69,7 +73,7 @@ impl View {
         Self { meter: Meter::default(), medium, console }
     }
 
-    /// Shows an event.
+    /// Takes an event of the copy, and shows the progress anew if it has changed.
     pub(crate) fn show(&mut self, event: &Event) {
         match event {
             Event::Scanned { files, complete, .. } => {
@@ -110,7 +114,7 @@ impl View {
         }
     }
 
-    /// Shows what is done while no data flows.
+    /// Shows what is done while no data flows, in place of the progress.
     fn say(&self, words: &str) {
         match &self.medium {
             Medium::Nothing => {}
@@ -138,8 +142,8 @@ impl View {
     }
 }
 
-/// Settles whether the bar is drawn: not while this process is in the background, where it would
-/// write over what others show, and a terminal may stop whoever writes (`stty tostop`).
+/// Whether the bar is drawn: not while this process is in the background, where it would write over
+/// what others show, and a terminal may stop whoever writes (`stty tostop`). Hides it then.
 fn is_drawn(bar: &ProgressBar) -> bool {
     let is_in_front = rustix::termios::tcgetpgrp(std::io::stderr())
         // Where the terminal is not the one that controls this process, it stops nobody.
@@ -167,6 +171,7 @@ struct Line {
 }
 
 impl Line {
+    /// Template for the progress bar, by which it shows this line.
     fn template(&self) -> String {
         match (self.bar, self.name.is_empty()) {
             (0, _) => WORDS.to_owned(),
@@ -181,7 +186,7 @@ fn width(text: &str) -> usize {
     text.chars().map(|letter| if letter.is_ascii() { 1 } else { 2 }).sum()
 }
 
-/// The end of a name that is too long for its columns.
+/// The name, or its end behind an ellipsis if it takes more than `room` columns.
 fn fitted(name: &str, room: usize) -> String {
     if width(name) <= room {
         return name.to_owned();
@@ -195,11 +200,13 @@ fn fitted(name: &str, room: usize) -> String {
     format!("…{rest}")
 }
 
+/// Style of the progress bar with this template.
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("the templates are constants").progress_chars("=> ")
 }
 
-/// Progress samples and the rates smoothed from them.
+/// The last sample of a copy, with smoothed rate and stages, from which the line of progress is
+/// made.
 #[derive(Default)]
 struct Meter {
     last: Option<Sample>,
@@ -218,8 +225,8 @@ struct Meter {
 }
 
 impl Meter {
-    /// The line that fits into so many columns: with at least [`NARROWEST`] of the bar, what limits
-    /// the run goes first, and then the number of files.
+    /// The line that fits into this many columns: with at least [`NARROWEST`] of the bar, what
+    /// limits the run is left out first, and then the number of files.
     fn line(&self, columns: usize) -> Line {
         let [mut words, more @ ..] = self.parts();
         for part in more.into_iter().filter(|part| !part.is_empty()) {
@@ -238,6 +245,7 @@ impl Meter {
         Line { words, bar, name }
     }
 
+    /// Takes a sample into the smoothed values.
     fn add(&mut self, sample: &Sample) {
         let before = self.last.as_ref().map_or(0.0, |last| last.seconds);
         let fade = (-(sample.seconds - before).max(0.0) / MEMORY).exp();
@@ -258,21 +266,25 @@ impl Meter {
         }
     }
 
+    /// Smoothed rate in bits per second.
     fn rate(&self) -> f64 {
         if self.weight > 0.0 { self.rate_sum / self.weight } else { 0.0 }
     }
 
+    /// Stage that has limited the run most, in the smoothed shares.
     fn limiting(&self) -> Stage {
         let largest = Stage::ALL.into_iter().zip(self.stages).max_by(|a, b| a.1.total_cmp(&b.1));
         largest.map_or(Stage::default(), |(stage, _)| stage)
     }
 
+    /// The progress as a line of text, without a bar.
     fn text(&self) -> String {
         let parts = self.parts().into_iter().filter(|part| !part.is_empty());
         parts.collect::<Vec<_>>().join("  ")
     }
 
-    /// Parts of the line, the most important first; empty where there is nothing.
+    /// Parts of the line: amount with rate and time left, number of files, what limits the run;
+    /// empty where there is nothing.
     fn parts(&self) -> [String; 3] {
         let Some(sample) = &self.last else {
             return ["connecting".into(), String::new(), String::new()];

@@ -8,18 +8,19 @@ use icdc_units::{Span, Time};
 
 use crate::clock::{monotonic, utc_now};
 
-/// Greatest number of intervals that are kept.
+/// Greatest number of intervals that are kept; then neighbours are merged.
 const MOST: usize = 16_384;
 /// Greatest number of failures that are kept.
 const MOST_FAILURES: usize = 10_000;
-/// Collects a copy's events into a [`Recording`] for the report.
+/// Collects a copy's events for the report (`--report`), in bounded memory.
 pub(crate) struct Recorder {
     kept: Recording,
     open: Option<Interval>,
     samples_per_interval: u32,
 }
 
-/// A run in intervals that follow one another without gaps.
+/// Recorded data of a copy for its report: its samples, in intervals that follow one another
+/// without gaps, facts and failures.
 pub(crate) struct Recording {
     pub(crate) intervals: Vec<Interval>,
     /// Size of the receiver's ring; 0 if unknown.
@@ -32,7 +33,8 @@ pub(crate) struct Recording {
     pub(crate) begun: Option<Time>,
 }
 
-/// Samples in a row: sums over them where there are any, else the last value.
+/// Successive samples of a copy, merged: sums over them where there are any, else the last value.
+/// Times are seconds of the run.
 #[derive(Clone, Copy)]
 pub(crate) struct Interval {
     samples: u32,
@@ -85,6 +87,7 @@ impl Recorder {
         }
     }
 
+    /// Appends a sample, merged with others once the run is long.
     fn sample(&mut self, sample: &Sample) {
         if sample.seconds > 0.0 {
             let begun = Time::ORIGIN + ((monotonic() - Time::ORIGIN) - Span::from_nanos((sample.seconds * 1e9) as u64));
@@ -128,6 +131,7 @@ impl Recorder {
 }
 
 impl Interval {
+    /// This interval merged with the one after it.
     fn joined(self, later: Self) -> Self {
         if self.end == later.end {
             return self;

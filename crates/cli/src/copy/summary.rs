@@ -6,11 +6,11 @@ use icdc_client::Location;
 use icdc_transfer::{Stage, Summary};
 use icdc_units::ByteCount;
 
-/// Seconds from which on a run tells its rate, and what limited it.
+/// Duration of a run in seconds from which on its summary tells the rate, and what limited it.
 const BRIEF: f64 = 1.0;
 
-/// One line on the run to `destination` and, for one file, one with its digest. `ended` tells
-/// whether the run came to its end.
+/// Lines of the summary of a copy to `destination`: one in all and, for a single file, one with its
+/// digest. `ended` is false for a run that was broken off.
 pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<String> {
     let (files, time) = (contents(summary), seconds(summary.seconds));
     let (bytes, sent) = (size(summary.bytes), size(summary.bytes_sent));
@@ -78,7 +78,7 @@ fn other_items(summary: &Summary) -> impl Iterator<Item = String> {
     told.map(|(count, what, outcome)| format!("{} {outcome}", counted(count, what)))
 }
 
-/// A location as text with its host, so that a forgotten colon is seen.
+/// A location as text for the summary, with its host, so that a forgotten colon is seen.
 pub(crate) fn place(location: &Location) -> String {
     match location {
         Location::Local(path) => {
@@ -103,7 +103,7 @@ pub(crate) fn beside(destination: &Location, path: &str) -> String {
     there.to_string()
 }
 
-/// Files, and links where there are any.
+/// Number of files that were copied, and of links if there are any, as text.
 pub(crate) fn contents(summary: &Summary) -> String {
     let files = counted(summary.files, "file");
     if summary.links == 0 { files } else { format!("{files}, {}", counted(summary.links, "link")) }
@@ -125,7 +125,8 @@ pub(crate) fn dry_run((items, bytes): (u64, u64), renamed: u64, deleted: u64, re
     text
 }
 
-/// The stages that limited the run for a noticeable time, the largest share first.
+/// The stages that limited the run for at least a twentieth of its time, as text, the largest share
+/// first; `None` if there are none.
 pub(crate) fn limits(limited_by: &BTreeMap<String, f64>, max_rate_bps: u64) -> Option<String> {
     let mut shares: Vec<_> = limited_by.iter().filter(|(_, share)| **share >= 0.05).collect();
     shares.sort_by(|a, b| b.1.total_cmp(a.1));
@@ -137,8 +138,8 @@ pub(crate) fn limits(limited_by: &BTreeMap<String, f64>, max_rate_bps: u64) -> O
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// A stage that limits a run, for people; `max_rate_bps` is the limit that a daemon sets to the
-/// rate of the key in use.
+/// Name of a stage that limits a run, for the user; `max_rate_bps` is the limit that a daemon sets
+/// to the rate of the key in use.
 pub(crate) fn limit(stage: &str, max_rate_bps: u64) -> String {
     match Stage::from_name(stage) {
         Some(Stage::MaxRate) => format!("the far end's max-rate of this key ({})", megabits(max_rate_bps)),
@@ -157,13 +158,13 @@ pub(crate) fn size(bytes: u64) -> String {
     ByteCount::new(bytes).counted().to_string()
 }
 
-/// A rate in the one unit that lets runs be compared at a glance.
+/// A rate in Mbit/s as text: one unit, by which runs are easily compared.
 pub(crate) fn megabits(bits_per_second: u64) -> String {
     let megabits = bits_per_second as f64 / 1e6;
     if megabits < 10.0 { format!("{megabits:.2} Mbit/s") } else { format!("{megabits:.1} Mbit/s") }
 }
 
-/// A time left as text, in the form of a clock.
+/// A time left, given in seconds, as text in the form of a clock: `1:02:03`.
 pub(crate) fn clock(seconds: f64) -> String {
     // The cast saturates.
     let whole = seconds.ceil() as u64;

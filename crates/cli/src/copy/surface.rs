@@ -19,8 +19,8 @@ use crate::copy::tally::Tally;
 use crate::copy::{metrics, summary};
 use crate::plan::output::{Output, SummaryPlace};
 
-/// A process with this number that was started so many seconds ago, in parentheses; empty where
-/// neither is known.
+/// Text in parentheses about a process: its number, and since when it runs, as it was started
+/// `age_s` seconds ago. Empty where neither is known.
 fn describe(pid: Option<u32>, age_s: Option<u64>) -> String {
     let age = age_s.and_then(|age| i64::try_from(age).ok()).map(SignedDuration::from_secs);
     let started = age.and_then(|age| Some((age, Timestamp::now().checked_sub(age).ok()?)));
@@ -32,8 +32,8 @@ fn describe(pid: Option<u32>, age_s: Option<u64>) -> String {
     if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) }
 }
 
-/// Output of one run: takes its events, shows them as progress, messages or JSON lines,
-/// and collects them for the summary, the metrics and the report.
+/// Output of one copy: takes its events, shows them as progress, messages or JSON lines, and
+/// collects them for the summary, the metrics and the report.
 pub(crate) struct Surface {
     console: Console,
     json: bool,
@@ -47,6 +47,7 @@ pub(crate) struct Surface {
     state: Mutex<Display>,
 }
 
+/// State of a copy's output, as its events change it: progress, recording, totals and failures.
 struct Display {
     /// The connection was lost, and does not stand again yet.
     is_cut: bool,
@@ -100,7 +101,8 @@ impl Surface {
         }
     }
 
-    /// Shows how the run ended, and returns its result for the hooks and the report.
+    /// Shows how the run ended, with its summary, and returns its result; `code` is the exit code
+    /// so far.
     pub(crate) fn conclude(&self, ending: &Ending, code: u8) -> RunResult {
         let mut state = self.state();
         let result = state.tally.conclude(ending, code);
@@ -149,7 +151,7 @@ impl Surface {
         self.state().tally.ended.as_ref().map(|ended| ended.result)
     }
 
-    /// The progress so far, in a line of text.
+    /// The progress so far, in a line of text, for SIGUSR1.
     pub(crate) fn status(&self) -> String {
         self.state().view.text()
     }
@@ -159,7 +161,8 @@ impl Surface {
         self.state().tally.summary()
     }
 
-    /// The page about this run; empty but for the ending if nothing was recorded.
+    /// Takes the recording and makes the report of this copy; empty but for the ending if nothing
+    /// was recorded.
     pub(crate) fn report(&self, ending: &Ending) -> Report {
         self.state().recorder.take().unwrap_or_default().finish().into_report(ending, &self.destination)
     }
@@ -168,7 +171,7 @@ impl Surface {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Prints the message about an event for people, if it needs one.
+    /// Prints the message about an event in words, if it needs one.
     fn tell(&self, event: &Event, failures: &mut Failures) {
         match event {
             Event::Item { path, outcome: Outcome::Failed, reason, .. } => {
@@ -258,13 +261,14 @@ impl Surface {
         }
     }
 
-    /// The last event, which also tells the result of the run.
+    /// Prints the last JSON line: the summary, with the result of the run.
     fn summary_line(&self, summary: &Summary, result: RunResult) {
         let line = SummaryLine { event: &Event::Summary(Box::new(summary.clone())), result: result.word() };
         let line = serde_json::to_string(&line).expect("events are plain data with text as keys");
         self.console.json(&line);
     }
 
+    /// Prints an event as a JSON line.
     fn json_line(&self, event: &Event) {
         let line = serde_json::to_string(event).expect("events are plain data with text as keys");
         self.console.json(&line);
@@ -281,7 +285,7 @@ impl Surface {
     }
 }
 
-/// The summary event with the result of the run.
+/// The last JSON line of a copy: the summary event with the result of the run.
 #[derive(Serialize)]
 struct SummaryLine<'a> {
     #[serde(flatten)]

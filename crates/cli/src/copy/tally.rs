@@ -7,7 +7,8 @@ use icdc_units::{ByteCount, Rate, Span};
 use crate::copy::page::Ending;
 use crate::exit;
 
-/// Sums over the events of a run.
+/// Totals of a copy from its events so far, for progress, metrics, and the summary of one that ends
+/// without its own.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) files: u64,
@@ -42,14 +43,13 @@ pub(crate) struct Tally {
     pub(crate) ended: Option<Ended>,
 }
 
-/// Outcome of a run.
+/// Result and summary of a copy that has ended.
 pub(crate) struct Ended {
     pub(crate) result: RunResult,
     pub(crate) summary: Summary,
 }
 
-/// Outcome of a run: one that was interrupted, or whose connection was lost for too long, is
-/// resumed by the next run.
+/// Result of a copy in a word, by its exit code and ending.
 fn result_of(ending: &Ending, code: u8) -> RunResult {
     match (code, &ending.reason) {
         (exit::USAGE, _) => RunResult::Unusable,
@@ -103,7 +103,8 @@ impl Tally {
         }
     }
 
-    /// The run has ended, and the process is going to have this exit code; returns its result.
+    /// Notes that the run has ended, and that the process is going to have this exit code; returns
+    /// its result.
     pub(crate) fn conclude(&mut self, ending: &Ending, code: u8) -> RunResult {
         self.settle_limited(&ending.summary);
         let result = result_of(ending, code);
@@ -123,7 +124,8 @@ impl Tally {
         }
     }
 
-    /// A summary of what has been seen so far.
+    /// A summary by the events so far, for a copy that has not given its own; counts one error at
+    /// least.
     pub(crate) fn summary(&self) -> Summary {
         let others = self.resumed.saturating_add(self.last.unchanged_bytes);
         let sent = ByteCount::new(self.last.bytes_done.saturating_sub(others));

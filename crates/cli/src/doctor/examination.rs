@@ -3,10 +3,10 @@
 use icdc_doctor::remedy::Set;
 use icdc_doctor::{Aim, Finding, HostFacts, PathFacts};
 
-/// The trouble of an examination that the user stopped.
+/// Text of the error of an examination that the user stopped.
 pub(super) const INTERRUPTED: &str = "interrupted";
 
-/// The doctor's findings, and the changes that it made.
+/// Results of one run of the doctor: facts, findings, the changes that it made, and errors.
 pub(super) struct Examination {
     pub(super) host: HostFacts,
     pub(super) path: Option<PathFacts>,
@@ -16,7 +16,7 @@ pub(super) struct Examination {
     pub(super) troubles: Troubles,
 }
 
-/// Errors of the examination, and the exit code that follows.
+/// Errors during the examination, and the exit code that follows; 0 without any.
 #[derive(Default)]
 pub(super) struct Troubles {
     pub(super) texts: Vec<String>,
@@ -24,7 +24,7 @@ pub(super) struct Troubles {
 }
 
 impl Troubles {
-    /// The first one decides on the exit code.
+    /// Adds an error; the first one decides on the exit code.
     pub(super) fn add(&mut self, text: String, code: u8) {
         self.texts.push(text);
         if self.code == 0 {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::examination::Examination;
 use super::show;
 
+/// JSON object of all results of an examination.
 pub(super) fn examination(examination: &Examination) -> Value {
     let aim = examination.aim;
     json!({
@@ -25,6 +26,7 @@ pub(super) fn examination(examination: &Examination) -> Value {
     })
 }
 
+/// JSON object of a finding.
 fn finding(finding: &Finding, examination: &Examination) -> Value {
     json!({
         "id": finding.id,
@@ -42,6 +44,7 @@ fn finding(finding: &Finding, examination: &Examination) -> Value {
     })
 }
 
+/// JSON object of what was found out about this host.
 fn host(host: &HostFacts) -> Value {
     let HostFacts { sysctls, devices, processors, memory, clock, abilities, disk } = host;
     let settings = sysctls.iter().map(|(name, reading)| {
@@ -63,6 +66,7 @@ fn host(host: &HostFacts) -> Value {
     })
 }
 
+/// JSON object of a network device.
 fn device(device: &Device) -> Value {
     json!({
         "name": device.name,
@@ -97,10 +101,12 @@ fn device(device: &Device) -> Value {
     })
 }
 
+/// JSON object that tells whether this process can use a feature of the kernel, and if not, why.
 fn ability(ability: &Ability) -> Value {
     json!({ "available": ability.obstacle.is_none(), "reason": ability.obstacle })
 }
 
+/// JSON object of the measured disk.
 fn disk(disk: &Disk) -> Value {
     json!({
         "directory": disk.directory.to_string_lossy(),
@@ -112,6 +118,7 @@ fn disk(disk: &Disk) -> Value {
     })
 }
 
+/// JSON object of what was found out about the path.
 fn path(path: &PathFacts) -> Value {
     let measured = path.measured;
     json!({
@@ -132,6 +139,7 @@ fn path(path: &PathFacts) -> Value {
     })
 }
 
+/// JSON object of the settings that `--undo` restored, and of those that it left.
 pub(super) fn undone(undone: &Undone) -> Value {
     let set = |set: &Set| json!({ "name": set.name, "value": set.now });
     json!({

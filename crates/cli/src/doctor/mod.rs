@@ -31,9 +31,10 @@ use crate::doctor::examination::{Examination, INTERRUPTED, Troubles};
 use crate::doctor::plan::{DoctorPlan, ExaminationRequest, Task};
 use crate::{exit, logs, signals};
 
+/// Text printed at the first interrupt.
 const STOPPING: &str = "stopping; what was found until now is told (again: stop at once)";
 
-/// Runs the command and returns the exit code.
+/// Runs `icdc doctor` and returns the exit code.
 pub(crate) fn run(arguments: DoctorArguments, console: &Console) -> u8 {
     logs::start(console, logs::Level::OFF);
     let plan = match DoctorPlan::new(arguments) {
@@ -57,6 +58,9 @@ pub(crate) fn run(arguments: DoctorArguments, console: &Console) -> u8 {
     if console.has_lost_results() { code.max(exit::FAILED) } else { code }
 }
 
+/// Examines this host and, if one is requested, the path to another; judges, and applies the
+/// changes if requested.
+///
 /// # Errors
 /// Settings were to be applied, and this user may not.
 fn examine(request: ExaminationRequest, system: &System, console: &Console) -> Result<Examination, RemedyError> {
@@ -84,6 +88,7 @@ fn examine(request: ExaminationRequest, system: &System, console: &Console) -> R
     Ok(Examination { host, path, aim, findings, applied, troubles })
 }
 
+/// Measures the disk of this directory; `None` if that fails, which is noted in `troubles`.
 fn measure_disk(directory: &Path, console: &Console, troubles: &mut Troubles) -> Option<facts::Disk> {
     console.complain(&format!("measuring the disk below {}", directory.display()));
     match facts::measure_disk(directory) {
@@ -95,6 +100,8 @@ fn measure_disk(directory: &Path, console: &Console, troubles: &mut Troubles) ->
     }
 }
 
+/// Applies the changes that the findings propose, unless there was an error before; returns those
+/// made.
 fn apply_to(system: &System, findings: &[Finding], troubles: &mut Troubles) -> Vec<Set> {
     if troubles.code != 0 {
         troubles
@@ -114,6 +121,7 @@ fn apply_to(system: &System, findings: &[Finding], troubles: &mut Troubles) -> V
     }
 }
 
+/// Prints the results of an examination.
 fn tell(examination: &Examination, as_json: bool, console: &Console) {
     examination.troubles.texts.iter().for_each(|text| console.complain(text));
     if as_json {
@@ -124,6 +132,7 @@ fn tell(examination: &Examination, as_json: bool, console: &Console) {
     }
 }
 
+/// Runs `--undo`: restores the settings from before `--apply`, and prints them.
 fn undo(system: &System, as_json: bool, console: &Console) -> Result<(), RemedyError> {
     remedy::permitted(system)?;
     let undone = remedy::undo(system)?;
@@ -135,7 +144,7 @@ fn undo(system: &System, as_json: bool, console: &Console) -> Result<(), RemedyE
     Ok(())
 }
 
-/// Tells why settings were not changed; gives the exit code.
+/// Prints why settings were not changed, and returns the exit code.
 fn refuse(error: &RemedyError, console: &Console) -> u8 {
     console.complain(&refusal(error));
     exit::FAILED

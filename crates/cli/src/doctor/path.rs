@@ -17,7 +17,8 @@ use crate::clock::timed;
 use crate::console::Console;
 use crate::exit;
 
-/// Measures until the probe knows enough or something is in the way, which is noted.
+/// Measures the path to `target` by short runs until the probe knows enough; an error ends that,
+/// and is added to `troubles`.
 pub(super) fn measure(
     target: &Location,
     connection: &CopyOptions,
@@ -66,7 +67,8 @@ pub(super) fn measure(
     facts_of(target, connection.family, facts)
 }
 
-/// Adds to the measured facts of a path its target and the address to which it leads.
+/// Completes the measured facts of a path with its target, and with the address and MTU that the
+/// kernel has for it.
 fn facts_of(target: &Location, family: Family, facts: PathFacts) -> PathFacts {
     let address = address(target, family);
     PathFacts {
@@ -79,7 +81,7 @@ fn facts_of(target: &Location, family: Family, facts: PathFacts) -> PathFacts {
     }
 }
 
-/// Whether the runs can only go through ssh.
+/// Whether the measurements' data goes through ssh, since that was chosen or no other route works.
 fn goes_through_ssh(routes: &[RouteFact], connection: &CopyOptions) -> bool {
     match connection.via {
         Via::Ssh => true,
@@ -91,7 +93,8 @@ fn goes_through_ssh(routes: &[RouteFact], connection: &CopyOptions) -> bool {
     }
 }
 
-/// The routes by which data could get to a host that ssh reaches, each with its obstacle, if any.
+/// Tries the routes by which data could get to a host that ssh reaches, and returns each with its
+/// obstacle, if any; none for a daemon.
 fn routes(
     target: &Location,
     connection: &CopyOptions,
@@ -106,6 +109,7 @@ fn routes(
     Ok(tried.into_iter().map(|(route, obstacle)| RouteFact { name: route.name(), obstacle }).collect())
 }
 
+/// Sink of a measurement's events that prints notices and drops samples.
 fn events(console: &Console) -> MeasureSink {
     let console = console.clone();
     Arc::new(move |event| match event {
@@ -132,6 +136,7 @@ fn code(error: &MeasureError) -> u8 {
     }
 }
 
+/// Options of the measurement for one run of the probe.
 fn options(run: &Run) -> MeasureOptions {
     MeasureOptions {
         reverse: false,
@@ -144,6 +149,7 @@ fn options(run: &Run) -> MeasureOptions {
     }
 }
 
+/// Result of a measurement in the form that the probe takes.
 fn outcome(measurement: Measurement) -> Outcome {
     let Measurement { received, arrivals, sent, .. } = measurement;
     let waited = sent.receive_window_nanos.saturating_add(sent.send_buffer_nanos);
@@ -159,7 +165,8 @@ fn outcome(measurement: Measurement) -> Outcome {
     }
 }
 
-/// The address that the resolver prefers; of a name that only ssh knows there is none.
+/// The first address of the target that the resolver gives, of this family; `None` for a name that
+/// only ssh knows.
 fn address(target: &Location, family: Family) -> Option<IpAddr> {
     let addresses = (target.host_name()?, 0).to_socket_addrs().ok()?;
     addresses.map(|address| address.ip()).find(|address| family.admits(*address))

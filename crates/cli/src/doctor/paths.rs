@@ -17,7 +17,7 @@ use crate::console::Console;
 use crate::copy::summary::counted;
 use crate::values::Place;
 
-/// Shows or forgets as asked.
+/// Runs `icdc doctor --paths`: shows, or forgets, what earlier copies have learned about paths.
 ///
 /// # Errors
 /// There is no home, the file cannot be read or written, or a host has no address.
@@ -36,7 +36,7 @@ pub(super) fn run(task: &PathsTask, as_json: bool, console: &Console) -> anyhow:
     Ok(())
 }
 
-/// Result of the command on the known paths.
+/// Result of `icdc doctor --paths`, to be shown.
 enum PathsReport {
     /// The known paths that are in the file.
     Known { file: PathBuf, paths: Vec<Shown> },
@@ -44,7 +44,7 @@ enum PathsReport {
     Forgotten { file: PathBuf, paths: Vec<KnownPath> },
 }
 
-/// A path, and what becomes of it.
+/// A known path as it is shown.
 struct Shown {
     known: KnownPath,
     /// Name of the device that has the local address now.
@@ -54,6 +54,7 @@ struct Shown {
     obstacle: Option<String>,
 }
 
+/// Reads all known paths from the file.
 fn show(file: PathBuf) -> anyhow::Result<PathsReport> {
     let known = known_paths::read(&file).with_context(|| {
         format!("{} cannot be read (`icdc doctor --paths --clear` makes a broken one anew)", file.display())
@@ -65,6 +66,7 @@ fn show(file: PathBuf) -> anyhow::Result<PathsReport> {
     Ok(PathsReport::Known { file, paths })
 }
 
+/// Removes from the file the known paths that lead to a place, or all without one.
 fn forget(file: PathBuf, place: Option<&Place>) -> anyhow::Result<PathsReport> {
     let meant = match place {
         None => vec![],
@@ -80,6 +82,7 @@ fn forget(file: PathBuf, place: Option<&Place>) -> anyhow::Result<PathsReport> {
     Ok(PathsReport::Forgotten { file, paths })
 }
 
+/// Addresses of a host, each as a prefix of its own; an error if there are none.
 fn addresses(host: &str) -> anyhow::Result<Vec<Prefix>> {
     let addresses = (host, 0).to_socket_addrs();
     let addresses =
@@ -90,6 +93,8 @@ fn addresses(host: &str) -> anyhow::Result<Vec<Prefix>> {
 }
 
 impl Shown {
+    /// A known path, with whether it is used again; `now` in seconds since 1970. `interfaces` are
+    /// the names of devices by their addresses; `None` if they cannot be listed.
     fn new(known: &KnownPath, interfaces: Option<&BTreeMap<IpAddr, String>>, now: u64) -> Self {
         let interface = interfaces.and_then(|all| all.get(&known.from)).cloned();
         let obstacle = if !known.is_young(now) {
@@ -102,6 +107,7 @@ impl Shown {
         Self { known: known.clone(), interface, age: now.saturating_sub(known.seen), obstacle }
     }
 
+    /// Cells of the table's row about this path, in the order of [`HEADINGS`].
     fn cells(&self) -> [String; 7] {
         let Self { known, interface, age: seconds, obstacle } = self;
         let used = match obstacle {
@@ -122,6 +128,7 @@ impl Shown {
         ]
     }
 
+    /// JSON object of this path.
     fn json(&self) -> Value {
         let (known, fits) = (&self.known, self.known.round_trips());
         json!({
@@ -140,9 +147,11 @@ impl Shown {
     }
 }
 
+/// Headings of the table of known paths.
 const HEADINGS: [&str; 7] = ["to", "from", "interface", "rate", "round trip", "age", "used again"];
 
 impl PathsReport {
+    /// The result as lines of text.
     fn lines(&self) -> Vec<String> {
         match self {
             Self::Known { file, paths } if paths.is_empty() => vec![format!("no path is known in {}", file.display())],
@@ -159,6 +168,7 @@ impl PathsReport {
         }
     }
 
+    /// The result as a JSON object.
     fn json(&self) -> Value {
         match self {
             Self::Known { file, paths } => json!({

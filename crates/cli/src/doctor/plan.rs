@@ -27,7 +27,7 @@ pub(super) enum Task {
     Paths(PathsTask),
 }
 
-/// Operation on the known paths.
+/// Operation on the paths that are remembered from earlier copies.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PathsTask {
     /// Show the known paths.
@@ -36,8 +36,8 @@ pub(super) enum PathsTask {
     Forget(Option<Place>),
 }
 
-/// Subjects of an examination, the aim by which they are judged, and whether they are to be
-/// changed.
+/// Extent of an examination: path and disk if requested, the rate and round-trip time by which it
+/// judges, and whether it applies changes.
 pub(super) struct ExaminationRequest {
     pub(super) target: Option<(Location, CopyOptions)>,
     pub(super) rate: Option<Rate>,
@@ -47,7 +47,7 @@ pub(super) struct ExaminationRequest {
 }
 
 impl DoctorPlan {
-    /// Reads the arguments; every error is one of usage.
+    /// Makes the plan from the arguments; every error is one of usage.
     pub(super) fn new(arguments: DoctorArguments) -> anyhow::Result<Self> {
         let task = if arguments.undo {
             Task::Undo

@@ -9,8 +9,8 @@ use crate::copy::summary::counted;
 /// Width of the column of severities, in characters.
 const MARGIN: usize = 9;
 
-/// All lines about an examination for the terminal. For others than root, commands get the `sudo`
-/// that they take.
+/// All lines about an examination for the terminal. Commands that need root begin with `sudo`
+/// unless `is_root`.
 pub(super) fn lines(examination: &Examination, is_root: bool) -> Vec<String> {
     let Examination { aim, path, findings, .. } = examination;
     let mut lines = vec![format!(
@@ -31,7 +31,7 @@ pub(super) fn lines(examination: &Examination, is_root: bool) -> Vec<String> {
 }
 
 /// Lines about a finding: what was found and, unless that is as it should be, why it matters and
-/// the commands that mend it, ready to be pasted.
+/// the commands that fix it, ready to be pasted.
 fn told(finding: &Finding, examination: &Examination, is_root: bool) -> Vec<String> {
     let mut lines = vec![format!("  {:<MARGIN$}{}", mark(finding.severity), finding.found)];
     if finding.severity > Severity::Ok {
@@ -46,6 +46,7 @@ fn told(finding: &Finding, examination: &Examination, is_root: bool) -> Vec<Stri
     lines
 }
 
+/// Word for a severity at the beginning of a line.
 fn mark(severity: Severity) -> &'static str {
     match severity {
         Severity::Problem => "PROBLEM",
@@ -69,10 +70,12 @@ pub(super) fn is_applied(finding: &Finding, examination: &Examination) -> bool {
     change.is_some_and(|change| examination.applied.iter().any(|set| set.name == change.name))
 }
 
+/// The command, with `sudo` before it if it needs root and this user is not.
 fn as_user(command: &str, is_root: bool) -> String {
     if is_root || command.starts_with("icdc copy") { command.to_owned() } else { format!("sudo {command}") }
 }
 
+/// The last line: how many findings there are, and the command that applies or undoes changes.
 fn conclusion(examination: &Examination, is_root: bool) -> String {
     let Examination { aim, findings, applied, .. } = examination;
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count() as u64;
@@ -93,7 +96,8 @@ fn conclusion(examination: &Examination, is_root: bool) -> String {
     format!("{counts}; `{apply}` settles {open} of them")
 }
 
-/// Lines about the changes that were undone, and those left because somebody changed them since.
+/// Lines about the changes that `--undo` has undone, and those that it left because they were
+/// changed since.
 pub(super) fn undone(undone: &Undone) -> Vec<String> {
     let restored = undone.restored.iter().map(|set| format!("{} is {} again", set.name, set.now));
     let left = undone.left.iter().map(|set| {

@@ -13,13 +13,15 @@ use clap_mangen::Man;
 
 use crate::config::settings;
 
-/// Writes a page for `command` and for each of its subcommands.
+/// Writes the man page of `command` and those of its subcommands to `directory`.
 pub(super) fn pages(mut command: Command, directory: &Path) -> io::Result<()> {
     command = command.disable_help_subcommand(true);
     command.build();
     write(&command, None, directory)
 }
 
+/// Writes the man pages of a command and its subcommands; `above` is the command that it belongs
+/// to.
 fn write(command: &Command, above: Option<&Command>, directory: &Path) -> io::Result<()> {
     for subcommand in visible(command) {
         write(subcommand, Some(command), directory)?;
@@ -28,10 +30,12 @@ fn write(command: &Command, above: Option<&Command>, directory: &Path) -> io::Re
     fs::write(directory.join(man.get_filename()), page(command, above, &man)?)
 }
 
+/// Subcommands that are for users.
 fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set())
 }
 
+/// The man page of a command, in roff.
 fn page(command: &Command, above: Option<&Command>, man: &Man) -> io::Result<String> {
     let mut page = Vec::new();
     man.render_title(&mut page)?;
@@ -62,7 +66,7 @@ fn page(command: &Command, above: Option<&Command>, man: &Man) -> io::Result<Str
     Ok(pastable(&page))
 }
 
-/// The usage line with each option in place of `[OPTIONS]`.
+/// Section SYNOPSIS: the usage line with each option in place of `[OPTIONS]`.
 fn synopsis(command: &Command) -> String {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim().trim_start_matches("Usage:").trim();
@@ -79,7 +83,7 @@ fn synopsis(command: &Command) -> String {
     format!(".SH SYNOPSIS\n.nh\n.ad l\n{}\n.ad b\n.hy\n", lines.join("\n.br\n"))
 }
 
-/// The text after the options: a line that ends in a colon heads a section.
+/// Sections from the help's text after the options: a line that ends in a colon heads a section.
 fn sections(text: &str) -> String {
     let mut roff = String::new();
     let mut open = false;
@@ -103,7 +107,7 @@ fn sections(text: &str) -> String {
     roff + if open { ".fi\n" } else { "" }
 }
 
-/// Name of a command as it is typed, without the program's.
+/// Words of a command as they are typed behind `icdc`, such as `plan join`.
 fn typed(command: &Command) -> &str {
     command.get_bin_name().unwrap_or_default().strip_prefix("icdc").unwrap_or_default().trim_start()
 }
@@ -113,6 +117,7 @@ fn has_keys(command: &Command) -> bool {
     command.get_arguments().any(|argument| matches!(argument.get_id().as_str(), "identity" | "known_hosts"))
 }
 
+/// Lines of section FILES for a command.
 fn files(command: &Command) -> String {
     let mut files = vec![
         ("~/.config/icdc/config.toml", "settings of a user ($XDG_CONFIG_HOME/icdc/config.toml)"),
@@ -128,7 +133,8 @@ fn files(command: &Command) -> String {
     files.iter().map(|(file, text)| escaped(&format!("{file:<31} {text}")) + "\n").collect()
 }
 
-/// Variables that set options of the command, and those that every command knows.
+/// Lines of section ENVIRONMENT: variables that set options of the command, and those that every
+/// command knows.
 fn environment(command: &Command) -> String {
     let own = settings::all().filter(|setting| setting.commands.contains(&typed(command)));
     let own = own.map(|setting| (setting.variable, format!("sets --{}", setting.key)));
@@ -141,7 +147,8 @@ fn environment(command: &Command) -> String {
     all.map(|(name, text)| escaped(&format!("{name:<23} {text}")) + "\n").collect()
 }
 
-/// Pages of the commands above, beside and below, and of the programs that a command works with.
+/// Section SEE ALSO: pages of the commands above, beside and below, and of other programs that
+/// matter to a command.
 fn see_also(command: &Command, above: Option<&Command>) -> String {
     let name_of = |command: &Command| command.get_bin_name().unwrap_or(command.get_name()).replace(' ', "-");
     let own = name_of(command);
@@ -179,7 +186,7 @@ fn escaped(line: &str) -> String {
     if line.starts_with('.') { format!("\\&{line}") } else { line }
 }
 
-/// Characters that roff would show as others that only look alike, and that no shell takes.
+/// The page with escapes for characters that roff would show as similar ones, which no shell takes.
 fn pastable(page: &str) -> String {
     page.replace('~', "\\(ti").replace('^', "\\(ha").replace('`', "\\(ga")
 }

@@ -13,7 +13,7 @@ use clap_complete::{Generator as _, Shell};
 use crate::arguments::{self, CompletedShell, CompletionsArguments, GenerateArguments, Generated};
 use crate::console::Console;
 
-/// Carries out `icdc generate`.
+/// Runs `icdc generate`: writes man pages or completions to a directory.
 pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
     let directory = &arguments.directory;
     let there = fs::metadata(directory).with_context(|| format!("{}: cannot be used", directory.display()))?;
@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
     .with_context(|| format!("{}: write", directory.display()))
 }
 
-/// Prints the completion script for one shell.
+/// Runs `icdc completions`: prints the completion script for one shell.
 pub(crate) fn print(arguments: &CompletionsArguments, console: &Console) -> anyhow::Result<()> {
     let script = script(arguments.shell)?;
     console.result(script.trim_end_matches('\n'));
@@ -33,6 +33,7 @@ pub(crate) fn print(arguments: &CompletionsArguments, console: &Console) -> anyh
     Ok(())
 }
 
+/// Writes the completion scripts of all shells to a directory.
 fn completions(directory: &Path) -> anyhow::Result<()> {
     for shell in CompletedShell::value_variants() {
         fs::write(directory.join(of(*shell).file_name("icdc")), script(*shell)?)?;
@@ -48,6 +49,7 @@ fn script(shell: CompletedShell) -> anyhow::Result<String> {
     Ok(remote_paths::added(shell, &script, &command))
 }
 
+/// The shell in the type that `clap_complete` takes.
 fn of(shell: CompletedShell) -> Shell {
     match shell {
         CompletedShell::Bash => Shell::Bash,

@@ -9,10 +9,10 @@ use crate::arguments::CompletedShell;
 
 /// Commands that take paths on other hosts.
 const COMMANDS: [&str; 8] = ["copy", "sync", "ls", "du", "verify", "mkdir", "rm", "mv"];
-/// Names of their arguments that are such paths.
+/// Names of the arguments of these commands that are such paths.
 const PLACES: [&str; 3] = ["places", "from", "to"];
 
-/// The script with completion of paths on other hosts.
+/// A completion script as clap makes it, with completion of paths on other hosts added.
 pub(super) fn added(shell: CompletedShell, script: &str, command: &Command) -> String {
     match shell {
         CompletedShell::Bash => {
@@ -32,7 +32,7 @@ pub(super) fn added(shell: CompletedShell, script: &str, command: &Command) -> S
     }
 }
 
-/// Options of these commands that take a value, as they are typed.
+/// Options of these commands that take a value, as they are typed: `--port`, `-e`.
 fn valued(command: &Command) -> BTreeSet<String> {
     let commands = command.get_subcommands().filter(|command| COMMANDS.contains(&command.get_name()));
     let options = commands.flat_map(Command::get_arguments).filter(|option| option.get_action().takes_values());
@@ -47,7 +47,8 @@ fn valued(command: &Command) -> BTreeSet<String> {
     names.collect()
 }
 
-/// A line of zsh's script: an argument that is a path on any host is completed as such.
+/// A line of the script for zsh: an argument that is a path on any host gets the completion for
+/// such paths.
 fn zsh_line(line: &str) -> String {
     let specification = line.trim_start_matches('\'').trim_start_matches('*').trim_start_matches(':');
     let name = specification.split(" -- ").next().unwrap_or_default();

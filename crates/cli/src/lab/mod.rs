@@ -15,7 +15,7 @@ use crate::arguments::lab::{DownArguments, ExecArguments, LabArguments, LabComma
 use crate::console::Console;
 use crate::{exit, logs};
 
-/// Carries out `icdc lab`; returns the exit code.
+/// Runs `icdc lab` and returns the exit code.
 pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
     let result = match arguments.command {
         LabCommand::Up(arguments) => return up(&arguments, console),
@@ -34,6 +34,7 @@ pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
     exit::finish(result, console)
 }
 
+/// Runs `icdc lab up`: creates a lab and prints its properties.
 fn up(arguments: &UpArguments, console: &Console) -> u8 {
     let settings = match arguments.settings() {
         Ok(settings) => settings,
@@ -58,6 +59,7 @@ fn up(arguments: &UpArguments, console: &Console) -> u8 {
     }
 }
 
+/// Runs `icdc lab down`: removes a lab, or all of this user.
 fn down(arguments: &DownArguments) -> Result<()> {
     if !arguments.all {
         return Ok(icdc_lab::down(&arguments.name.name)?);
@@ -67,6 +69,7 @@ fn down(arguments: &DownArguments) -> Result<()> {
     Ok(())
 }
 
+/// Runs `icdc lab exec`: becomes the command on a host of a lab; returns only if that fails.
 fn exec(arguments: &ExecArguments) -> Result<()> {
     let lab = Lab::find(&arguments.name.name)?;
     let mut command = arguments.command.clone();
@@ -76,7 +79,7 @@ fn exec(arguments: &ExecArguments) -> Result<()> {
     Err(lab.exec(arguments.host, &command).into())
 }
 
-/// The arguments with a space between, as ssh sends them.
+/// The arguments in one, with a space between, as ssh sends them.
 fn joined(arguments: &[OsString]) -> OsString {
     arguments.join(OsStr::new(" "))
 }

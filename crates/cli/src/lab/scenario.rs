@@ -12,6 +12,7 @@ use crate::arguments::run::RunArguments;
 use crate::console::Console;
 use crate::{config, exit};
 
+/// Runs `icdc lab list`: prints the scenarios. Returns the exit code.
 pub(super) fn list(_console: &Console) -> u8 {
     for Scenario { name, about, .. } in &ALL {
         println!("{name:<17}{about}");
@@ -19,6 +20,7 @@ pub(super) fn list(_console: &Console) -> u8 {
     0
 }
 
+/// Runs `icdc lab run` and returns the exit code.
 pub(super) fn run(arguments: &RunArguments, console: &Console) -> u8 {
     match measure(arguments, console) {
         Ok(report) if report.failures.is_empty() => 0,
@@ -33,6 +35,7 @@ pub(super) fn run(arguments: &RunArguments, console: &Console) -> u8 {
     }
 }
 
+/// Runs a scenario, prints its tables, and writes its report to a directory.
 fn measure(arguments: &RunArguments, console: &Console) -> Result<Report> {
     let scenario = arguments.scenario;
     let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{}", scenario.name)));
@@ -87,6 +90,7 @@ fn machine() -> Vec<(String, String)> {
     ]
 }
 
+/// Writes a scenario's report to the directory `out`: HTML, JSON, and CSV files.
 fn write(out: &Path, report: &Report) -> Result<()> {
     let files = [("report.html".to_owned(), report.to_html()), ("report.json".to_owned(), report.to_json())];
     for (name, text) in files.into_iter().chain(report.to_csv()) {

@@ -6,6 +6,7 @@ use crate::arguments::run::RunArguments;
 use crate::console::Console;
 use crate::exit;
 
+/// Complains that this build has no experiments; returns the exit code.
 pub(super) fn list(console: &Console) -> u8 {
     console.give_up(
         &anyhow!("this build of icdc has no experiments: build it with the feature `experiments`"),
@@ -13,6 +14,7 @@ pub(super) fn list(console: &Console) -> u8 {
     )
 }
 
+/// Complains that this build has no experiments; returns the exit code.
 pub(super) fn run(_arguments: &RunArguments, console: &Console) -> u8 {
     list(console)
 }

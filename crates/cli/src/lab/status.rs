@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::lab::StatusArguments;
 
+/// Runs `icdc lab status`: prints what has crossed a lab's path.
 pub(super) fn run(arguments: &StatusArguments) -> Result<()> {
     let lab = Lab::find(&arguments.name.name)?;
     let page = lab.page()?;
@@ -55,6 +56,7 @@ pub(super) fn describe(record: &LabRecord) -> String {
     text
 }
 
+/// Counters of both directions of the path as a table of text.
 fn table(page: &Page) -> String {
     let mut text = String::new();
     let mut row = |name: &str, values: [String; 2]| {
@@ -95,11 +97,13 @@ fn table(page: &Page) -> String {
     text.trim_end().to_owned()
 }
 
-/// Mean over the seconds of the longest queue at each one's mean rate, in bytes.
+/// Mean of the largest burst of each second, in bytes. A burst is the queue that would form at the
+/// second's mean rate.
 fn mean_burst(page: &Page, heading: Heading) -> f64 {
     page.gauge(heading, Gauge::BurstSum) as f64 / page.gauge(heading, Gauge::BurstWindows).max(1) as f64
 }
 
+/// JSON object of a lab and what has crossed its path.
 fn json(record: &LabRecord, page: &Page) -> Value {
     let [forward, backward] = Heading::BOTH.map(|heading| direction(heading, record.settings.direction(heading), page));
     let verdict = Verdict::of(page, &record.settings);
@@ -125,6 +129,7 @@ fn json(record: &LabRecord, page: &Page) -> Value {
     })
 }
 
+/// JSON object of one direction of a lab's path.
 fn direction(heading: Heading, settings: &icdc_path::Settings, page: &Page) -> Value {
     let gauge = |gauge| page.gauge(heading, gauge);
     let seconds = |gauge| page.gauge(heading, gauge) as f64 / 1e9;

@@ -12,6 +12,8 @@ use super::status;
 use crate::arguments::lab::ReportArguments;
 use crate::version;
 
+/// Runs `icdc lab report`: writes the recorded traffic of a lab's path to a file, in the form that
+/// its name asks for.
 pub(super) fn write(arguments: &ReportArguments) -> Result<()> {
     let lab = Lab::find(&arguments.name.name)?;
     let page = lab.page()?;

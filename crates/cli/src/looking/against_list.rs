@@ -11,7 +11,7 @@ use super::differences::Shown;
 use super::places::{put_path, shown as shown_path};
 use crate::copy::summary::{counted, size};
 
-/// Counts of the comparison.
+/// Counts of the files that were compared with a list of digests.
 #[derive(Default)]
 struct Counts {
     equal: u64,
@@ -23,7 +23,8 @@ struct Counts {
     unlisted: u64,
 }
 
-/// Compares a tree with a list; returns whether every file of the list is there and equal.
+/// Compares the files of a listed tree with a list of digests, and shows what differs; returns
+/// whether every file of the list is there and equal.
 pub(super) fn compare(
     looking: &mut Looking,
     place: &Location,
@@ -70,11 +71,13 @@ pub(super) fn compare(
     Ok(counts.different + counts.missing + counts.unreadable == 0)
 }
 
+/// Last component of a location's path.
 fn name_of(place: &Location) -> &[u8] {
     let path = place.path();
     path.rsplit(|byte| *byte == b'/').find(|part| !part.is_empty()).unwrap_or(path)
 }
 
+/// Shows that a file differs, and how.
 fn one(shown: Shown<'_>, how: &str, path: &[u8]) {
     if shown.as_json {
         let mut object = json!({ "type": "difference", "differs": [how] });
@@ -84,6 +87,7 @@ fn one(shown: Shown<'_>, how: &str, path: &[u8]) {
     shown.line(how, &shown_path(path));
 }
 
+/// Shows the counts at the end.
 fn tally(counts: &Counts, shown: Shown<'_>) {
     let Counts { equal, bytes, different, missing, unreadable, unlisted } = *counts;
     let is_equal = different + missing + unreadable == 0;

@@ -22,12 +22,13 @@ use icdc_units::of_hexadecimal;
 use super::receipt::Receipt;
 use crate::copy::summary::counted;
 
-/// Longest list in bytes.
+/// Longest list of digests that is read, in bytes.
 const MAX_LIST: u64 = 4 << 30;
-/// Longest line in bytes: a path whose bytes are all escaped, a digest, a tag.
+/// Longest line of a list of digests in bytes: a path whose bytes are all escaped, a digest, a tag.
 const MAX_LINE: usize = 2 * MAX_PATH + 200;
 
-/// A list of digests.
+/// A list of digests, with which `icdc verify --list` compares a tree; the digests that were not
+/// taken yet.
 #[derive(Clone, Debug)]
 pub(super) struct Checksums {
     digest: ListDigest,
@@ -36,7 +37,7 @@ pub(super) struct Checksums {
     remarks: Vec<String>,
 }
 
-/// A line of a list.
+/// A line of a list of digests: the digest of one file.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     /// Kind of the digest, where the line names it.
@@ -80,11 +81,14 @@ impl Checksums {
         Ok(Self { digest: ListDigest::Blake3, files: receipt.files, remarks })
     }
 
-    /// Remarks on the list, a sentence each.
+    /// Remarks on a receipt that serves as the list, a sentence each for the user; none for other
+    /// lists.
     pub(super) fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
+    /// Reads a list as checksum programs write it; its digests are of the kind `wanted`, or of the
+    /// one that its lines tell.
     fn parse(mut input: impl BufRead, wanted: Option<ListDigest>) -> anyhow::Result<Self> {
         let (mut digest, mut files) = (wanted, BTreeMap::new());
         let (mut line, mut number, mut bytes) = (Vec::new(), 0_u64, 0_u64);
@@ -118,12 +122,12 @@ impl Checksums {
         Ok(Self { digest, files, remarks: Vec::new() })
     }
 
-    /// Kind of the digests.
+    /// Kind of the list's digests, which the tree's files are to be compared by.
     pub(super) fn digest(&self) -> ListDigest {
         self.digest
     }
 
-    /// Takes a file from the list; returns its digest, `None` if the list does not have it.
+    /// Takes a file out of the list; returns its digest, `None` if the list does not have it.
     pub(super) fn take(&mut self, path: &[u8]) -> Option<Vec<u8>> {
         self.files.remove(path)
     }
@@ -134,7 +138,8 @@ impl Checksums {
     }
 }
 
-/// Kind of the digests in a list with this name in lower case; `None` if the name does not tell.
+/// Kind of the digests in a list whose file has this name, in lower case; `None` if the name does
+/// not tell.
 fn of_name(name: &str) -> Option<ListDigest> {
     let known = [
         ("sha256", ListDigest::Sha256),
@@ -161,7 +166,7 @@ fn kind(entry: &Entry, wanted: Option<ListDigest>) -> anyhow::Result<ListDigest>
     Ok(digest)
 }
 
-/// Parses a line.
+/// Parses a line of a list of digests.
 fn entry(line: &[u8]) -> anyhow::Result<Entry> {
     let (is_escaped, line) = line.strip_prefix(b"\\").map_or((false, line), |rest| (true, rest));
     let (tag, digest, name) = match tagged(line) {
@@ -178,10 +183,10 @@ fn entry(line: &[u8]) -> anyhow::Result<Entry> {
     Ok(Entry { tag, digest, path: path(&name)? })
 }
 
-/// Error for a line that is none of a list.
+/// Text of the error for a line that has no digest with a name.
 const NO_LINE: &str = "is no digest with a name";
 
-/// Digest kind, name and digest of a line as BSD writes it.
+/// Kind, name and digest of a line as BSD writes it; `None` for any other line.
 fn tagged(line: &[u8]) -> Option<(ListDigest, &[u8], &[u8])> {
     let known: [(&[u8], ListDigest); 3] =
         [(b"SHA256 (", ListDigest::Sha256), (b"MD5 (", ListDigest::Md5), (b"BLAKE3 (", ListDigest::Blake3)];
@@ -195,6 +200,7 @@ fn bytes_of(digits: &[u8]) -> Option<Vec<u8>> {
     of_hexadecimal(digits).filter(|bytes| matches!(bytes.len(), 16 | 32))
 }
 
+/// The name without the escapes of `\\`, `\n` and `\r`.
 fn unescaped(name: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut plain = Vec::with_capacity(name.len());
     let mut bytes = name.iter();
@@ -212,7 +218,7 @@ fn unescaped(name: &[u8]) -> anyhow::Result<Vec<u8>> {
     Ok(plain)
 }
 
-/// Path from the tree's top on, without `.` in it.
+/// Path from the tree's top on that a name in the list means, without `.` in it.
 fn path(name: &[u8]) -> anyhow::Result<Vec<u8>> {
     let shown = || printable(name);
     ensure!(!name.starts_with(b"/"), "{}: an absolute name; names in a list are those below the tree", shown());

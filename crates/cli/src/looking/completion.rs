@@ -18,14 +18,15 @@ use super::places::Observer;
 use crate::arguments::LsArguments;
 use crate::console::Console;
 
-/// Longest time that a user waits.
+/// Time limit for the completions of a path, for which a user waits.
 const LIMIT: Span = Span::from_secs(4);
-/// Most names that are printed.
+/// Most completions that are printed.
 const MOST: usize = 1000;
 /// Options by which ssh asks nothing and trusts no new host.
 const WITHOUT_QUESTIONS: &str = "-oBatchMode=yes -oConnectTimeout=3 -oStrictHostKeyChecking=yes";
 
-/// Prints what the place may become, as whole words, one per line; nothing on any error.
+/// Prints for a shell the completions of a path on another host that is typed in part, as whole
+/// words, one per line; nothing on any error.
 pub(super) fn print(mut arguments: LsArguments, console: &Console) {
     let typed = std::mem::take(&mut arguments.places).into_vec();
     let Ok(place) = Location::parse(OsStr::from_bytes(&typed)) else { return };
@@ -65,7 +66,7 @@ pub(super) fn print(mut arguments: LsArguments, console: &Console) {
     console.flush();
 }
 
-/// Whether an item is one that the typed name may become.
+/// Whether an item's name begins as typed, and can be shown as it is.
 fn fits(found: &Found, begun: &[u8]) -> bool {
     let name = found.name();
     let is_text = std::str::from_utf8(name).is_ok_and(|text| text == printable(name));
@@ -73,7 +74,8 @@ fn fits(found: &Found, begun: &[u8]) -> bool {
     !found.path.is_empty() && name.starts_with(begun) && is_text && is_wanted && !is_staging(name)
 }
 
-/// The command that reaches a host, by which nothing is asked; another one than ssh stays as it is.
+/// The command that reaches a host, with options by which ssh asks nothing; another one than ssh
+/// stays as it is.
 fn without_questions(ssh: &str) -> String {
     let program = shell_words::split(ssh).ok().and_then(|words| words.into_iter().next());
     let is_ssh = program.is_some_and(|program| Path::new(&program).file_name() == Some(OsStr::new("ssh")));

@@ -14,7 +14,7 @@ use crate::copy::summary::{counted, size};
 /// Width of the column that says how an item differs.
 const COLUMN: usize = 12;
 
-/// Form and place in which differences are shown.
+/// Where and how the differences between two trees are shown.
 #[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub(super) console: &'a Console,
@@ -23,7 +23,7 @@ pub(super) struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Shows a difference.
+    /// Shows a difference between the trees.
     pub(super) fn difference(&self, difference: &Difference<'_>) {
         match difference {
             Difference::Differs { aspects, a, b } => {
@@ -52,6 +52,7 @@ impl Shown<'_> {
         }
     }
 
+    /// Shows an item that could not be read on one side.
     fn unreadable(&self, side: Side, path: &[u8], reason: &str) {
         if self.as_json {
             let side = match side {
@@ -66,12 +67,12 @@ impl Shown<'_> {
         self.console.complain(reason);
     }
 
-    /// A line that says how something differs.
+    /// Prints a line that says how something differs.
     pub(super) fn line(&self, how: &str, what: &str) {
         self.console.result(&format!("{how:<COLUMN$} {what}"));
     }
 
-    /// Shows the counts at the end.
+    /// Shows the counts at the end of the comparison.
     pub(super) fn tally(&self, tally: &Tally) {
         let Tally { compared, bytes, different, missing, extra, unreadable } = *tally;
         let equal = tally.is_equal();

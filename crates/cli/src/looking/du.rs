@@ -11,7 +11,7 @@ use crate::arguments::DuArguments;
 use crate::console::Console;
 use crate::exit;
 
-/// Runs the command and returns the exit code.
+/// Runs `icdc du` and returns the exit code.
 pub(crate) fn run(arguments: DuArguments, console: &Console) -> u8 {
     let DuArguments { depth, json, connection, places: texts } = arguments;
     let planned = places(&texts).and_then(|places| {
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: DuArguments, console: &Console) -> u8 {
     finish(is_complete, console)
 }
 
-/// Counts of a place as they are shown.
+/// A place whose contents `icdc du` counts, and how that is shown.
 struct View<'a> {
     place: &'a Location,
     /// The place as typed.
@@ -46,7 +46,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Counts and shows; returns whether everything was counted.
+    /// Counts the listed items and shows the totals; returns whether everything was counted.
     fn show(&self, looking: &mut Looking, console: &Console) -> Result<bool, LookError> {
         let mut is_complete = true;
         // Of each open directory.
@@ -86,7 +86,7 @@ impl View<'_> {
         Ok(is_complete)
     }
 
-    /// Shows the counts of what is at `path` below the place.
+    /// Shows the total of the directory or file at `path` below the place.
     fn total(&self, total: &Total, path: &[u8], console: &Console) {
         let mut place = self.text.to_vec();
         if !path.is_empty() {

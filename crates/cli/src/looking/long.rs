@@ -44,6 +44,7 @@ pub(super) fn object(found: &Found, path: &[u8]) -> Value {
     object
 }
 
+/// Letter of an item's type, as `ls -l` has it.
 fn letter(kind: &ListedKind) -> char {
     match kind {
         ListedKind::File { .. } => '-',
@@ -57,7 +58,7 @@ fn letter(kind: &ListedKind) -> char {
     }
 }
 
-/// Word for a kind of item.
+/// Word for a kind of item, in JSON.
 pub(super) fn kind(kind: &ListedKind) -> &'static str {
     match kind {
         ListedKind::File { .. } => "file",

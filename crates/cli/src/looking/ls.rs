@@ -17,7 +17,7 @@ use crate::exit;
 /// Most items that are sorted by something else than their names, which takes memory for all.
 const MAX_SORTED: usize = 10_000_000;
 
-/// Form in which an item is shown.
+/// Form in which `icdc ls` shows an item.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// Its name.
@@ -30,7 +30,7 @@ enum Form {
     Json,
 }
 
-/// Runs the command and returns the exit code.
+/// Runs `icdc ls` and returns the exit code.
 pub(crate) fn run(arguments: LsArguments, console: &Console) -> u8 {
     if arguments.complete {
         completion::print(arguments, console);
@@ -46,13 +46,15 @@ pub(crate) fn run(arguments: LsArguments, console: &Console) -> u8 {
     }
 }
 
-/// A listing as it is shown.
+/// A place that `icdc ls` lists, with form and order of its items.
 struct View {
     place: Location,
     form: Form,
     order: ListOrder,
 }
 
+/// Makes the plan from the arguments: access to the tree, how it is shown, and what is listed of
+/// it.
 fn plan(arguments: LsArguments, console: &Console) -> anyhow::Result<(Observer, View, Look)> {
     let by_metadata = matches!(arguments.sort, ListOrder::Size | ListOrder::Time);
     ensure!(
@@ -77,7 +79,7 @@ fn plan(arguments: LsArguments, console: &Console) -> anyhow::Result<(Observer, 
 }
 
 impl View {
-    /// Shows a listing; returns whether it is complete.
+    /// Shows the listed items in order; returns whether the listing is complete.
     fn show(&self, looking: &mut Looking, console: &Console) -> Result<bool, LookError> {
         let mut is_complete = true;
         let mut sorted = Vec::new();
@@ -117,6 +119,7 @@ impl View {
         Ok(is_complete)
     }
 
+    /// Shows an item.
     fn item(&self, found: &Found, console: &Console) {
         // A file that is listed itself is called as it was typed.
         let path = if found.path.is_empty() { self.place.path() } else { &found.path };
@@ -129,10 +132,12 @@ impl View {
     }
 }
 
+/// Size in bytes by which items are sorted; 0 if it is unknown.
 fn size(found: &Found) -> u64 {
     found.metadata.map_or(0, |metadata| metadata.size)
 }
 
+/// Time of modification by which items are sorted.
 fn modified(found: &Found) -> Option<TimeStamp> {
     found.metadata.map(|metadata| metadata.modified)
 }

@@ -18,7 +18,8 @@ use crate::{exit, logs, signals};
 /// Text on standard error when the user asks to stop.
 const STOPPING: &str = "stopping (again: stop at once)";
 
-/// Access to trees: the options for reaching them, and the sink of notices.
+/// Access to trees on this host and others for commands that list or change them: options for
+/// reaching them, sink of notices, and the user's request to stop.
 pub(crate) struct Observer {
     connection: CopyOptions,
     events: EventSink,
@@ -26,7 +27,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// An observer of the trees at `places`.
+    /// Access to the trees at `places`; starts logging and watches for interrupts.
     ///
     /// # Errors
     /// Options that do not fit these places.
@@ -53,19 +54,20 @@ impl Observer {
         Ok(Self { connection, events, stop })
     }
 
-    /// This observer, which asks nothing and tells nothing.
+    /// This observer, which asks the user nothing and prints no notices.
     pub(super) fn silent(mut self) -> Self {
         self.connection.confirm_host = None;
         self.events = Arc::new(|_| {});
         self
     }
 
-    /// The request to stop of the user.
+    /// Signal by which the user asks to stop.
     pub(crate) fn stop(&self) -> &StopSignal {
         &self.stop
     }
 
-    /// Options for reaching a tree, with the sink of notices; and the request to stop.
+    /// Options for reaching a tree with the sink of notices, and the signal by which the user asks
+    /// to stop.
     pub(crate) fn reaching(&self) -> ((&CopyOptions, &EventSink), &StopSignal) {
         ((&self.connection, &self.events), &self.stop)
     }
@@ -76,7 +78,7 @@ impl Observer {
     }
 }
 
-/// The places that a command line names.
+/// Parses the texts of a command line that are locations.
 ///
 /// # Errors
 /// A text that names none.
@@ -91,7 +93,8 @@ pub(crate) fn give_up(error: &LookError, console: &Console) -> u8 {
     exit::after(error.kind())
 }
 
-/// The exit code of a command that came to its end; `is_good` tells whether all is well.
+/// The exit code of a command that came to its end, failed if not `is_good` or if results could not
+/// be written.
 pub(crate) fn finish(is_good: bool, console: &Console) -> u8 {
     console.flush();
     if is_good && !console.has_lost_results() { 0 } else { exit::FAILED }
@@ -102,7 +105,7 @@ pub(super) fn shown(path: &[u8]) -> String {
     if path.is_empty() { ".".to_owned() } else { printable(path) }
 }
 
-/// Members `path` and, where that is not exact, `path_hex` of a JSON object.
+/// Adds the members `path` and, where that is not exact, `path_hex` to a JSON object.
 pub(crate) fn put_path(object: &mut Value, path: &[u8]) {
     let text = shown(path);
     if !path.is_empty() && text.as_bytes() != path {

@@ -15,7 +15,8 @@ use icdc_trust::{FileHash, FileSignature, PublicKey};
 /// Longest signature that is read, in bytes.
 const MAX_SIGNATURE: u64 = 64 << 10;
 
-/// A receipt, as far as a tree can be compared with it.
+/// A receipt of a copy, as far as a tree can be compared with it, and what is needed to check its
+/// signature.
 pub(super) struct Receipt {
     /// BLAKE3 of each file whose digest the receipt has, by path.
     pub(super) files: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -94,7 +95,8 @@ impl Receipt {
         Ok(Self { files, without_digest, hash, signed_by, ended })
     }
 
-    /// Checks the signature beside the receipt at `path`, if there is one; says who has signed.
+    /// Checks the signature beside the receipt at `path`; returns a sentence that says who has
+    /// signed, or that there is none.
     ///
     /// # Errors
     /// It is not the signature of this receipt.

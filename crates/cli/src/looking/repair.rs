@@ -18,7 +18,7 @@ use crate::arguments::{Command, ConnectionArguments, parse_from};
 use crate::choosing::rule_bytes;
 use crate::plan::CopyPlan;
 
-/// Items that have to be copied.
+/// Items that `icdc verify --repair` has to copy, collected while two trees are compared.
 #[derive(Default)]
 pub(super) struct Repair {
     rules: Vec<Rule>,
@@ -33,7 +33,7 @@ pub(super) struct Repair {
     is_hopeless: bool,
 }
 
-/// The trees of the command line, and how they are reached.
+/// Both trees of the command line as typed, and how they are reached.
 pub(super) struct Trees {
     pub(super) a: OsString,
     pub(super) b: OsString,
@@ -41,7 +41,8 @@ pub(super) struct Trees {
 }
 
 impl Repair {
-    /// Notes a difference.
+    /// Notes an item that has to be copied, if this difference is one that a copy from A to B
+    /// settles.
     pub(super) fn note(&mut self, difference: &Difference<'_>) {
         match difference {
             Difference::Differs { aspects, a, .. } => {
@@ -58,6 +59,7 @@ impl Repair {
         self.items == 0
     }
 
+    /// Adds rules that include this item with the directories above it and everything in it.
     fn include(&mut self, found: &Found) {
         self.items += 1;
         self.is_of_directories |= !found.path.is_empty() || found.kind == ListedKind::Open;
@@ -76,7 +78,7 @@ impl Repair {
         }
     }
 
-    /// Adds a rule that includes this pattern from the transfer root on.
+    /// Adds a rule that includes this pattern from the transfer root on, if there is room for it.
     fn rule(&mut self, pattern: Vec<u8>) {
         self.bytes += pattern.len() + 5;
         if self.rules.len() < MAX_RULES && self.bytes < MAX_RULE_BYTES {
@@ -84,7 +86,7 @@ impl Repair {
         }
     }
 
-    /// The plan of the copy.
+    /// Plan of the copy that repairs B; `owners` if owners were compared and are to be copied.
     ///
     /// # Errors
     /// It cannot be done by one copy.
@@ -119,7 +121,7 @@ impl Repair {
     }
 }
 
-/// A place written as the contents of its directory.
+/// A place as typed, with an end by which it means the contents of its directory.
 fn contents(place: &OsStr) -> OsString {
     let text = place.as_bytes();
     let end: &[u8] = match text {

@@ -34,7 +34,7 @@ impl Total {
         }
     }
 
-    /// Adds what is in a directory below.
+    /// Adds the counts of a directory below.
     pub(super) fn join(&mut self, other: Self) {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.allocated = self.allocated.saturating_add(other.allocated);
@@ -43,7 +43,7 @@ impl Total {
         self.others += other.others;
     }
 
-    /// Line for people about what is at `place`.
+    /// Line of text about what is at `place`.
     pub(super) fn line(&self, place: &str) -> String {
         let directories =
             if self.directories == 1 { "1 directory".into() } else { format!("{} directories", self.directories) };

@@ -25,6 +25,7 @@ enum Against {
     List(Checksums),
 }
 
+/// Meaning of the arguments of `icdc verify`.
 struct Plan {
     observer: Observer,
     place: Location,
@@ -34,7 +35,7 @@ struct Plan {
     repaired: Option<Trees>,
 }
 
-/// Runs the command and returns the exit code.
+/// Runs `icdc verify` and returns the exit code.
 pub(crate) fn run(arguments: VerifyArguments, console: &Console) -> u8 {
     let shown = Shown { console, as_json: arguments.json };
     let Plan { observer, place, look, against, repaired } = match plan(arguments, console) {
@@ -66,6 +67,7 @@ pub(crate) fn run(arguments: VerifyArguments, console: &Console) -> u8 {
     }
 }
 
+/// Makes the plan from the arguments; every error is one of usage.
 fn plan(arguments: VerifyArguments, console: &Console) -> anyhow::Result<Plan> {
     let mut places = places(&arguments.places)?;
     let rules = rules_of(&arguments.rules)?;
@@ -99,8 +101,8 @@ fn plan(arguments: VerifyArguments, console: &Console) -> anyhow::Result<Plan> {
     Ok(Plan { observer, place: places.remove(0), look, against, repaired })
 }
 
-/// Compares two trees; returns whether they are equal, and the number of items that a copy does not
-/// make equal.
+/// Compares two trees and shows what differs; returns whether they are equal, and the number of
+/// items that a copy does not make equal.
 fn trees(
     [a, b]: [&mut Looking; 2],
     ignored: &[Aspect],
@@ -116,7 +118,7 @@ fn trees(
     Ok((tally.is_equal(), tally.extra + tally.unreadable))
 }
 
-/// The next record of a listing that is not complete.
+/// The next record of a listing; an error if the listing has ended.
 fn next(looking: &mut Looking) -> Result<Record, LookError> {
     looking.next_record()?.ok_or_else(|| LookError::Failed("the listing has ended before it is complete".into()))
 }

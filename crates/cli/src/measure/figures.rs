@@ -9,10 +9,10 @@ use icdc_units::{ByteCount, Span};
 
 use crate::measure::record::Record;
 
-/// Length of the moving mean, in milliseconds.
+/// Length of the moving mean, in bins of a millisecond.
 const SECOND: usize = 1000;
 
-/// The result of a run, as it is shown.
+/// Result of a measurement of TCP, as it is shown: what was measured, and what follows from it.
 pub(crate) struct Figures {
     pub(crate) seconds: f64,
     /// Bytes of payload that arrived.
@@ -39,7 +39,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Figures of a measurement and its record.
+    /// Figures of a measurement, and of the samples that were recorded of it.
     pub(crate) fn new(measurement: Measurement, options: &MeasureOptions, record: Record) -> Self {
         let Measurement { received, arrivals, sent, interrupted } = measurement;
         let goodput = match received.nanos {
@@ -114,13 +114,14 @@ impl Figures {
     }
 }
 
-/// Seconds from the first byte until the moving mean of 1 s first reaches 90 % of its maximum.
+/// Seconds from the first byte until the moving mean of 1 s first reaches 90 % of its maximum;
+/// `bins` are bytes per millisecond. `None` if nothing arrived.
 fn start_up(bins: &[u32]) -> Option<f64> {
     let greatest = moving_sums(bins, SECOND).max().filter(|sum| *sum > 0)?;
     moving_sums(bins, SECOND).position(|sum| sum * 10 >= greatest * 9).map(|index| (index + 1) as f64 / SECOND as f64)
 }
 
-/// Waits of the connections, as shares of the time that they were open.
+/// Shares of the time (0 to 1) for which each cause limited the sending connections, by its name.
 fn shares(sent: &Sent) -> BTreeMap<&'static str, f64> {
     let open = sent.open_nanos as f64;
     if open == 0.0 {

@@ -30,9 +30,10 @@ use crate::measure::plan::{MeasurePlan, Subject};
 use crate::measure::record::Record;
 use crate::{exit, logs, signals};
 
+/// Text printed at the first interrupt.
 const STOPPING: &str = "stopping; what was measured until now is told (again: stop at once)";
 
-/// Runs the command and returns the exit code.
+/// Runs `icdc measure` and returns the exit code.
 pub(crate) fn run(arguments: MeasureArguments, console: &Console) -> u8 {
     logs::start(console, logs::Level::OFF);
     match MeasurePlan::new(arguments) {
@@ -41,6 +42,7 @@ pub(crate) fn run(arguments: MeasureArguments, console: &Console) -> u8 {
     }
 }
 
+/// Measures as planned, shows the result, and returns the exit code.
 fn carry_out(plan: MeasurePlan, console: &Console) -> u8 {
     let MeasurePlan { target, subject, mut connection, output } = plan;
     let stop = StopSignal::new();

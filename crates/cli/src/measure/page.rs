@@ -55,6 +55,7 @@ pub(crate) fn report(figures: &Figures) -> Report {
     }
 }
 
+/// Plots of a measurement: throughput, congestion window, pacing rate, round-trip time.
 fn plots(figures: &Figures) -> Vec<Plot> {
     let mut retransmitted = Vec::new();
     let mut before = 0;
@@ -86,6 +87,8 @@ fn plots(figures: &Figures) -> Vec<Plot> {
     ]
 }
 
+/// Points of a plot: a value of the samples that were taken at one time, by seconds since the
+/// sender's start.
 fn looks(figures: &Figures, value: impl Fn(&[Sample]) -> Option<f64>) -> Vec<(f64, f64)> {
     figures.record.looks().filter_map(|(at, samples)| Some((at, value(samples)?))).collect()
 }

@@ -12,7 +12,7 @@ use crate::console::Console;
 use crate::copy::summary::{counted, limits, megabits, seconds};
 use crate::exit;
 
-/// Form and place in which the measurement is shown.
+/// Where and how a measurement of a copy without disks is shown.
 #[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub(super) console: &'a Console,
@@ -20,7 +20,7 @@ pub(super) struct Shown<'a> {
     pub(super) as_json: bool,
 }
 
-/// Runs the measurement and returns the exit code.
+/// Runs `icdc measure --secure` and returns the exit code.
 pub(super) fn run(
     target: &Location,
     order: &PipelineOptions,
@@ -57,6 +57,7 @@ pub(super) fn run(
     if console.has_lost_results() { code.max(exit::FAILED) } else { code }
 }
 
+/// Prints the result of the measurement; `hashed` if digests were computed in it.
 fn show(pipeline: &Pipeline, hashed: bool, as_json: bool, console: &Console) {
     let Pipeline { bytes, time, retransmitted_segments, congestion, limited_by, max_rate, interrupted } = pipeline;
     let max_rate_bps = max_rate.map_or(0, Rate::as_bits_per_second);

@@ -16,10 +16,10 @@ use crate::arguments::{ConnectionArguments, MeasureArguments};
 use crate::plan::connection::connection;
 use crate::plan::output::{ResultFile, result_file};
 
-/// Time of a measurement that nothing else ends.
+/// Duration of a measurement for which neither a time nor a number of bytes is given.
 const USUAL_TIME: Span = Span::from_secs(10);
 
-/// Plan of an `icdc measure` command.
+/// Plan of an `icdc measure` command: what is measured, to which host, and how the result is shown.
 pub(crate) struct MeasurePlan {
     pub(crate) target: Location,
     pub(crate) subject: Subject,
@@ -35,7 +35,7 @@ pub(crate) enum Subject {
     Pipeline(PipelineOptions),
 }
 
-/// Form in which a measurement's result is shown.
+/// How a measurement's result is shown, and files to which it is written.
 pub(crate) struct Output {
     pub(crate) json: bool,
     pub(crate) json_series: bool,
@@ -44,7 +44,8 @@ pub(crate) struct Output {
 }
 
 impl MeasurePlan {
-    /// Reads the arguments; every error is one of usage.
+    /// Makes the plan from the arguments, and opens the files for results; every error is one of
+    /// usage.
     pub(crate) fn new(arguments: MeasureArguments) -> anyhow::Result<Self> {
         let (target, mut connection) = reach(&arguments.target, arguments.connection, arguments.streams)?;
         let time = arguments.seconds.or(arguments.bytes.is_none().then_some(USUAL_TIME));
@@ -82,8 +83,8 @@ impl MeasurePlan {
     }
 }
 
-/// The host to measure to, and how it is reached, over so many `streams` where that is said; every
-/// error is one of usage.
+/// The host to measure to, and the options for reaching it; `streams` is the number of connections,
+/// if given. Every error is one of usage.
 pub(crate) fn reach(
     text: &OsStr,
     arguments: ConnectionArguments,

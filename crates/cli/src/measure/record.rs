@@ -7,10 +7,11 @@ use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::measure::Sample;
 use icdc_units::{Span, Time};
 
-/// Greatest number of samples that are kept.
+/// Greatest number of samples that are kept; then every second look is dropped.
 const MOST: usize = 65_536;
 
-/// The samples of some looks, evenly spread over the run.
+/// Samples of a measurement that are kept for its end. Those of all connections at one time are a
+/// look; the kept looks are evenly spread over the run.
 pub(crate) struct Record {
     looks: BTreeMap<u64, Vec<Sample>>,
     kept: usize,
@@ -61,12 +62,12 @@ impl Record {
         self.begun
     }
 
-    /// The looks that were kept, as (seconds, samples).
+    /// The looks that were kept, as (seconds since the sender's start, samples of all connections).
     pub(crate) fn looks(&self) -> impl Iterator<Item = (f64, &[Sample])> {
         self.looks.iter().map(|(at, samples)| (*at as f64 / 1e9, samples.as_slice()))
     }
 
-    /// Median of the smoothed round-trip times in seconds.
+    /// Median of the smoothed round-trip times in seconds; `None` without samples.
     pub(crate) fn median_rtt(&self) -> Option<f64> {
         let mut rtts: Vec<u64> = self.looks.values().flatten().map(|sample| sample.rtt_nanos).collect();
         rtts.retain(|rtt| *rtt > 0);
@@ -74,6 +75,7 @@ impl Record {
         rtts.get(rtts.len() / 2).map(|rtt| *rtt as f64 / 1e9)
     }
 
+    /// Drops every second look, and halves the number of those that will be kept.
     fn thin(&mut self) {
         let mut number = 0_u64;
         self.looks.retain(|_, _| {

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::copy::summary::{counted, megabits, seconds};
 use crate::measure::figures::Figures;
 
-/// A line of JSON on one connection at one time.
+/// A sample of one sending connection as a line of JSON.
 pub(crate) fn sample(sample: &Sample) -> String {
     let span = |nanos: u64| (nanos > 0).then_some(nanos as f64 / 1e9);
     json!({
@@ -91,7 +91,7 @@ pub(crate) fn lines(figures: &Figures) -> Vec<String> {
     [first.join("; "), second.join("; "), third.join("; ")].into_iter().filter(|line| !line.is_empty()).collect()
 }
 
-/// Bytes by the millisecond as CSV.
+/// Bytes that arrived in each millisecond, as CSV.
 pub(crate) fn series(bins: &[u32]) -> String {
     let mut text = String::from("time_ms,received_bytes\n");
     for (time, bytes) in bins.iter().enumerate() {

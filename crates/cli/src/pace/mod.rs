@@ -7,7 +7,7 @@ use crate::arguments::pace::{PaceArguments, PaceCommand};
 use crate::console::Console;
 use crate::logs;
 
-/// Runs the command and returns the exit code.
+/// Runs `icdc pace` and returns the exit code.
 pub(crate) fn run(arguments: PaceArguments, console: &Console) -> u8 {
     logs::start(console, logs::Level::OFF);
     match arguments.command {

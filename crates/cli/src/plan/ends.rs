@@ -76,7 +76,7 @@ pub(super) fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOpt
     }
 }
 
-/// The snapshot that is asked for, named by the present time.
+/// Options of the snapshot that is asked for, which is named by the present time.
 pub(super) fn snapshot(arguments: &CopyArguments) -> anyhow::Result<Snapshot> {
     let time = SnapshotTime::new(seconds_since_1970()).context("the clock is beyond the year 9999; set it")?;
     Ok(Snapshot { time, keep: arguments.keep })

@@ -10,7 +10,7 @@ use icdc_units::Span;
 
 use crate::arguments::ProgressMode;
 
-/// Settings of a copy's output: progress, report and metrics.
+/// Output of a copy: progress, messages, summary, report and metrics.
 pub(crate) struct Output {
     pub(crate) json: bool,
     pub(crate) dry_run: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Output {
     pub(crate) summary: SummaryPlace,
 }
 
-/// Place of the summary of a run.
+/// Where the summary of a run is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SummaryPlace {
     /// There is none.
@@ -45,13 +45,13 @@ pub(crate) enum Progress {
     Lines,
 }
 
-/// A file for results, known to be writable.
+/// A file for results, opened for writing before the run begins.
 pub(crate) struct ResultFile {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
 }
 
-/// Destination of the metrics of a run.
+/// Where the metrics of a copy are written and pushed, and how often.
 #[derive(Clone, Debug)]
 pub(crate) struct MetricsOutput {
     pub(crate) file: Option<PathBuf>,
@@ -59,6 +59,7 @@ pub(crate) struct MetricsOutput {
     pub(crate) interval: Span,
 }
 
+/// Where metrics of the copy go; `None` if neither a file nor a gateway is given.
 pub(super) fn metrics(file: Option<PathBuf>, gateway: Option<Gateway>, interval: Span) -> Option<MetricsOutput> {
     // Without a group of its own, a push would replace another host's.
     let host = rustix::system::uname();
@@ -66,6 +67,7 @@ pub(super) fn metrics(file: Option<PathBuf>, gateway: Option<Gateway>, interval:
     (file.is_some() || gateway.is_some()).then_some(MetricsOutput { file, gateway, interval })
 }
 
+/// Form of the progress by `--progress`, and whether standard error is a terminal.
 pub(super) fn progress(mode: ProgressMode, terminal: bool) -> Progress {
     match (mode, terminal) {
         (ProgressMode::Never, _) | (ProgressMode::Auto, false) => Progress::Off,
@@ -74,7 +76,8 @@ pub(super) fn progress(mode: ProgressMode, terminal: bool) -> Progress {
     }
 }
 
-/// Opened before anything is done: hours later would be late to learn that it cannot be written.
+/// Opens a file for results before anything is done, so that an error shows at once. Its contents
+/// stay until it is written; `option` names it in errors.
 pub(crate) fn result_file(path: &Path, option: &str) -> anyhow::Result<ResultFile> {
     // What it holds stays until there is something to take its place.
     let file = File::options()

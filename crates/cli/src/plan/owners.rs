@@ -9,7 +9,8 @@ use crate::applies::Hosts;
 use crate::arguments::CopyArguments;
 use crate::owner_rules::OwnerRules;
 
-/// Mapping of owners at the destination of a copy with these hosts; every error is one of usage.
+/// Mapping of owners from the source to the destination of a copy between these hosts; every error
+/// is one of usage.
 pub(super) fn mapping(arguments: &CopyArguments, hosts: Hosts) -> anyhow::Result<OwnerMapping> {
     let sets_owners = arguments.preserve.owner || arguments.preserve.acl;
     for (option, is_given) in [("--usermap", arguments.usermap.is_some()), ("--groupmap", arguments.groupmap.is_some())]
@@ -36,7 +37,8 @@ pub(super) fn mapping(arguments: &CopyArguments, hosts: Hosts) -> anyhow::Result
     })
 }
 
-/// A rule as it holds where nobody has a name.
+/// The rule as it applies with `--numeric-ids`, where no owner has a name; an error for a rule
+/// about a name.
 fn without_names(option: &str, rule: &OwnerRule) -> anyhow::Result<OwnerRule> {
     let matches_all = match &rule.from {
         OwnerPattern::Ids { .. } => return Ok(rule.clone()),

@@ -6,7 +6,8 @@ use std::path::Path;
 use anyhow::anyhow;
 use icdc_client::Location;
 
-/// `alice@host` is a name like any other, but hardly one that somebody wants for a new file.
+/// Refuses a local destination that reads like `USER@HOST` and does not exist: probably the colon
+/// behind the host is missing.
 pub(crate) fn refuse_forgotten_colon(destination: &Location) -> anyhow::Result<()> {
     let Location::Local(path) = destination else { return Ok(()) };
     match forgotten_colon(path) {
@@ -15,7 +16,8 @@ pub(crate) fn refuse_forgotten_colon(destination: &Location) -> anyhow::Result<(
     }
 }
 
-/// The path to write in place of one that reads like a host and is not there.
+/// Hint at what to write in place of a local path that reads like `USER@HOST` and does not exist;
+/// `None` for any other.
 fn forgotten_colon(path: &Path) -> Option<String> {
     let text = path.to_str()?;
     let (host, rest) = text.split_once('/').map_or((text, ""), |(host, _)| (host, &text[host.len()..]));
@@ -24,6 +26,7 @@ fn forgotten_colon(path: &Path) -> Option<String> {
     reads_like_a_host.then(|| format!("for a place on a host write {host}:{rest}, for a local name ./{text}"))
 }
 
+/// Error for a local source that does not exist, with a hint at what may be meant.
 pub(super) fn missing_source(text: &OsStr) -> String {
     let shown = text.to_string_lossy();
     let hint = match forgotten_colon(Path::new(text)) {

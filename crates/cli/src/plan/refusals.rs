@@ -12,7 +12,7 @@ use crate::arguments::CopyArguments;
 use crate::chmod::gives_set_id;
 use crate::config::settings::concern;
 
-/// Refuses what counts as equal in a copy that skips nothing for being equal.
+/// Refuses options that say what counts as equal in a copy that skips nothing for being equal.
 pub(super) fn refuse_equality(arguments: &CopyArguments) -> anyhow::Result<()> {
     let given = [("--size-only", arguments.size_only), ("--checksum", arguments.checksum)];
     match given.into_iter().find(|(_, is_given)| *is_given) {
@@ -39,7 +39,7 @@ pub(super) fn refuse_mode_changes(arguments: &CopyArguments) -> anyhow::Result<(
     Ok(())
 }
 
-/// Refuses reference directories, and directories that links may lead into, that cannot be asked for.
+/// Refuses directories of `--link-dest` and `--dirlinks-into` that are too many, or no paths.
 pub(super) fn refuse_directories(arguments: &CopyArguments) -> anyhow::Result<()> {
     let given = [
         ("--link-dest", &arguments.link_dest, MAX_LINK_DESTS),
@@ -54,7 +54,7 @@ pub(super) fn refuse_directories(arguments: &CopyArguments) -> anyhow::Result<()
     Ok(())
 }
 
-/// Refuses places for backups that cannot be asked for.
+/// Refuses values of `--backup-dir` and `--suffix` that are no path or no end of a name.
 pub(super) fn refuse_backups(arguments: &CopyArguments) -> anyhow::Result<()> {
     if let Some(directory) = &arguments.backup_dir {
         let is_path = !directory.is_empty() && directory.len() <= MAX_PATH;

@@ -16,7 +16,7 @@ use crate::arguments::CopyArguments;
 /// `./-`.
 const NAME: &str = "-";
 
-/// Standard input, if it is the source.
+/// Standard input, if it is the source; `None` if not.
 ///
 /// # Errors
 /// Other sources or options that a stream cannot be combined with, and standard input that is a terminal.
@@ -39,7 +39,7 @@ pub(super) fn input(arguments: &CopyArguments, sources: &[OsString]) -> anyhow::
     Ok(Some(Input::new(File::from(input))))
 }
 
-/// Standard output, if it is the destination.
+/// Standard output, if it is the destination; `None` if not.
 ///
 /// # Errors
 /// Sources and options that a stream cannot be combined with, and standard output that is a terminal.
@@ -71,7 +71,8 @@ pub(super) fn output(
     Ok(Some(Output::new(File::from(output))))
 }
 
-/// Refuses options that are for files with names, times and lengths.
+/// Refuses options that are for files with names, times and lengths; `stream` names the stream in
+/// errors.
 fn refuse_options(arguments: &CopyArguments, stream: &str) -> anyhow::Result<()> {
     let without_meaning = [
         ("--plan", arguments.plan.is_some()),

@@ -19,7 +19,7 @@ use crate::arguments::relay::{MarkArguments, RelayCommand, RulesCommand, RunArgu
 use crate::console::Console;
 use crate::{exit, logs};
 
-/// Runs the command and returns the exit code.
+/// Runs `icdc relay` and returns the exit code.
 pub(crate) fn run(arguments: RelayArguments, console: &Console) -> u8 {
     match arguments.command {
         None => relay(&arguments.run, console),
@@ -28,6 +28,7 @@ pub(crate) fn run(arguments: RelayArguments, console: &Console) -> u8 {
     }
 }
 
+/// Runs a relay, or only checks its configuration; returns the exit code.
 fn relay(arguments: &RunArguments, console: &Console) -> u8 {
     logs::start(console, logs::Level::INFO);
     let config = match plan::config(arguments) {
@@ -51,6 +52,7 @@ fn relay(arguments: &RunArguments, console: &Console) -> u8 {
     }
 }
 
+/// Runs the relay until a signal stops it; reloads the configuration at SIGHUP.
 fn serve(arguments: &RunArguments, config: icdc_relay::Config, console: &Console) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("signals cannot be watched")?;
     let status = config.status.clone();
@@ -88,6 +90,8 @@ fn serve(arguments: &RunArguments, config: icdc_relay::Config, console: &Console
     Ok(())
 }
 
+/// Runs `icdc relay rules`: prints, applies or removes the rules that redirect connections to the
+/// relay.
 fn rules(command: RulesCommand, console: &Console) -> anyhow::Result<()> {
     match command {
         RulesCommand::Print(arguments) => {
@@ -103,6 +107,7 @@ fn rules(command: RulesCommand, console: &Console) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The redirection that the arguments ask for.
 fn steering(arguments: SteeringArguments) -> Steering {
     let SteeringArguments { listener, port, from, interface, mark: MarkArguments { mark, table } } = arguments;
     Steering { listener, ports: port, from, interface, mark, table }

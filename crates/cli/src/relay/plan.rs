@@ -10,7 +10,8 @@ use icdc_units::{ByteCount, Span};
 
 use crate::arguments::relay::{RunArguments, StatusSocket};
 
-/// Reads the file anew each time.
+/// Configuration of the relay: that of its file, which is read anew each time, with the options
+/// added.
 pub(super) fn config(arguments: &RunArguments) -> anyhow::Result<Config> {
     let mut draft = match &arguments.config {
         None => Draft::default(),
@@ -34,7 +35,8 @@ pub(super) fn config(arguments: &RunArguments) -> anyhow::Result<Config> {
     Ok(Config::new(&draft, identity.as_deref(), status_socket(&arguments.socket))?)
 }
 
-/// The status socket; `None` if this user has no directory for it.
+/// Path of the relay's status socket; `None` if none is named and this user has no directory for
+/// it.
 pub(super) fn status_socket(given: &StatusSocket) -> Option<PathBuf> {
     let directory = || match rustix::process::geteuid().is_root() {
         true => Some(PathBuf::from("/run")),
@@ -43,6 +45,7 @@ pub(super) fn status_socket(given: &StatusSocket) -> Option<PathBuf> {
     given.status_socket.clone().or_else(|| Some(directory()?.join("icdc-relay.sock")))
 }
 
+/// Adds the listeners that the options name.
 fn listeners(arguments: &RunArguments, draft: &mut Draft) {
     let RunArguments { forward, socks5, peer, transparent, .. } = arguments;
     draft.listen.extend(forward.iter().map(|(address, to)| ListenDraft {
@@ -65,6 +68,7 @@ fn listeners(arguments: &RunArguments, draft: &mut Draft) {
     );
 }
 
+/// Adds the routes, and the properties of connections, that the options name.
 fn routes(arguments: &RunArguments, draft: &mut Draft) -> anyhow::Result<()> {
     let key = key_of_routes(arguments)?;
     draft.route.extend(arguments.route.iter().map(|(to, via)| {
@@ -103,6 +107,7 @@ fn leads_to_relay(hop: &str) -> bool {
     hop != "direct"
 }
 
+/// Puts the rules of `--deny` and `--allow` before those of the file.
 fn rules(arguments: &RunArguments, draft: &mut Draft) -> anyhow::Result<()> {
     let given = |action: &str, conditions: &[String]| -> anyhow::Result<Vec<RuleDraft>> {
         conditions.iter().map(|text| rule(action, text).with_context(|| format!("--{action} {text}"))).collect()
@@ -115,6 +120,7 @@ fn rules(arguments: &RunArguments, draft: &mut Draft) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Parses the conditions of one rule; `action` is `deny` or `allow`.
 fn rule(action: &str, text: &str) -> anyhow::Result<RuleDraft> {
     let mut rule = RuleDraft { action: action.to_owned(), ..RuleDraft::default() };
     for part in text.split(',') {
@@ -132,6 +138,7 @@ fn rule(action: &str, text: &str) -> anyhow::Result<RuleDraft> {
     Ok(rule)
 }
 
+/// Sets the limits that the options name.
 fn limits(arguments: &RunArguments, draft: &mut Draft) {
     let limits = &mut draft.limits;
     limits.connections = arguments.connections.or(limits.connections);
@@ -152,6 +159,7 @@ fn size(given: Option<ByteCount>) -> Option<String> {
     given.map(|size| format!("{size:#}"))
 }
 
+/// A time as a configuration file would have it, without rounding.
 fn span(given: Option<Span>) -> Option<String> {
     given.map(|span| format!("{span:#}"))
 }

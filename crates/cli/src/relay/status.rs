@@ -10,9 +10,10 @@ use super::plan::status_socket;
 use crate::arguments::relay::StatusArguments;
 use crate::console::Console;
 
-/// Connections in the text, at most.
+/// Maximum number of connections that are shown as text.
 const MAX_SHOWN: usize = 50;
 
+/// Runs `icdc relay status`: prints the status of the relay on this host.
 pub(super) fn run(arguments: &StatusArguments, console: &Console) -> Result<()> {
     let path = status_socket(&arguments.socket)
         .context("XDG_RUNTIME_DIR is not set; name the relay's socket with --status-socket PATH")?;
@@ -29,6 +30,7 @@ pub(super) fn run(arguments: &StatusArguments, console: &Console) -> Result<()> 
     Ok(())
 }
 
+/// The relay's status as lines for people.
 fn describe(status: &Value) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -66,6 +68,7 @@ fn describe(status: &Value) -> String {
     text
 }
 
+/// Appends the lines about a connection.
 fn describe_connection(connection: &Value, text: &mut String) {
     let to = connection["destination"].as_str().unwrap_or("?");
     let via = match connection["via"].as_str() {
@@ -107,26 +110,32 @@ fn describe_connection(connection: &Value, text: &mut String) {
     }
 }
 
+/// Items of a JSON array; none for anything else.
 fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
+/// Text of a JSON string; `?` for anything else.
 fn text_of(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }
 
+/// Bytes from a JSON number; 0 for anything else.
 fn bytes(value: &Value) -> ByteCount {
     ByteCount::new(value.as_u64().unwrap_or(0))
 }
 
+/// Rate from a JSON number of bits per second; 0 for anything else.
 fn rate(value: &Value) -> Rate {
     Rate::from_bits_per_second(value.as_u64().unwrap_or(0))
 }
 
+/// Time from a JSON number of nanoseconds; 0 for anything else.
 fn span(value: &Value) -> Span {
     Span::from_nanos(value.as_u64().unwrap_or(0))
 }
 
+/// Time from a JSON number of seconds; 0 for anything else.
 fn seconds(value: &Value) -> Span {
     Span::from_millis((value.as_f64().unwrap_or(0.0) * 1e3) as u64)
 }

@@ -21,8 +21,8 @@ use self::places::Surroundings;
 use self::translate::translate;
 use crate::console::Console;
 
-/// The command line that `icdc rsync …` stands for, which is printed with what differs; any other
-/// command line as it is.
+/// Translates the command line of `icdc rsync …` to the one of `icdc sync` that it stands for, and
+/// prints that with what differs; any other command line is returned as it is.
 ///
 /// # Errors
 /// A sentence: what cannot be translated, and what does it here.

@@ -7,7 +7,7 @@ use self::Switch::{
     Recursive, Specials, Times, Verbose, Xattrs,
 };
 
-/// An option of rsync.
+/// An option of rsync that `icdc rsync` takes or refuses, with its translation.
 #[derive(Debug)]
 pub(super) struct RsyncOption {
     /// Its spellings, with their hyphens.
@@ -17,7 +17,7 @@ pub(super) struct RsyncOption {
     pub(super) difference: Option<&'static str>,
 }
 
-/// Meaning of an option of rsync here.
+/// Translation of an option of rsync to icdc.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
     /// Turns switches on.
@@ -58,7 +58,7 @@ pub(super) enum Switch {
     Progress,
 }
 
-/// Options whose values are translated.
+/// Option of rsync whose value is translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Valued {
     /// `--rsh`
@@ -91,7 +91,7 @@ pub(super) enum Valued {
     Suffix,
 }
 
-/// The option of this name (`-a`, `--archive`).
+/// The option of rsync of this name (`-a`, `--archive`); `None` for an unknown one.
 pub(super) fn find(name: &str) -> Option<&'static RsyncOption> {
     OPTIONS.iter().find(|option| option.names.contains(&name))
 }
@@ -103,19 +103,24 @@ impl Meaning {
     }
 }
 
+/// A row of the table: an option that does here what it does in rsync.
 const fn option(names: &'static [&'static str], meaning: Meaning) -> RsyncOption {
     RsyncOption { names, meaning, difference: None }
 }
 
 impl RsyncOption {
+    /// This option, with a sentence on how it differs from rsync's.
     const fn but(self, difference: &'static str) -> Self {
         Self { difference: Some(difference), ..self }
     }
 }
 
+/// Sentence on how options of compression differ from rsync's.
 const NO_COMPRESSION: &str = "there is no compression";
+/// Sentence on how options that delete early differ from rsync's.
 const LAST: &str = "deletes last, after everything else has arrived";
 
+/// The table of rsync's options that are known.
 const OPTIONS: &[RsyncOption] = &[
     option(&["-a", "--archive"], On(&[Recursive, Links, Perms, Times, Owner, Group, Specials])),
     option(&["-r", "--recursive"], On(&[Recursive])),

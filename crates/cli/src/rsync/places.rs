@@ -6,7 +6,7 @@ use std::path::Path;
 
 use icdc_client::Location;
 
-/// Circumstances besides its words on which a command line's meaning depends.
+/// Circumstances on which the meaning of rsync's command line depends, besides its words.
 #[derive(Clone, Debug)]
 pub(super) struct Surroundings {
     /// Whether this process is root.
@@ -17,7 +17,7 @@ pub(super) struct Surroundings {
     pub(super) is_directory: fn(&Path) -> bool,
 }
 
-/// Sources and destination.
+/// Sources and destination of a command line of rsync, for icdc's.
 #[derive(Debug)]
 pub(super) struct Places {
     /// In the order that makes icdc choose as rsync does where two sources have one name.
@@ -89,7 +89,7 @@ fn on_one_host(sources: &mut [OsString]) {
     }
 }
 
-/// Whether a source stands for what is in a directory.
+/// Whether a source stands for what is in a directory, such as `dir/` or `.`.
 fn is_contents(place: &OsStr) -> bool {
     let path = place.as_bytes();
     [b"/".as_slice(), b"/.", b"/..", b":", b":.", b":.."].iter().any(|end| path.ends_with(end))
@@ -97,7 +97,7 @@ fn is_contents(place: &OsStr) -> bool {
         || path == b".."
 }
 
-/// Whether two sources may have items of one name.
+/// Whether two sources may have items that get the same name at the destination.
 fn may_meet(sources: &[OsString]) -> bool {
     let mut names: Vec<&[u8]> = sources
         .iter()

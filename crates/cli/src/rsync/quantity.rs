@@ -1,7 +1,8 @@
 //! Sizes and rates as rsync reads them (`parse_size_arg` in rsync's options.c): a number, which may
 //! have decimals, and a suffix: `K` and `KiB` are 1024 bytes, `KB` 1000; `+1` or `-1` behind it.
 
-/// Bytes of a text; `unit` is the suffix that it has if it has none.
+/// Parses a size of rsync to bytes; `unit` is the suffix of a text that has none. `None` if it is
+/// malformed.
 pub(super) fn bytes(text: &str, unit: char) -> Option<u64> {
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, rest) = text.split_at(end);
@@ -37,7 +38,8 @@ pub(super) fn bytes(text: &str, unit: char) -> Option<u64> {
     }
 }
 
-/// KiB per second of a text, rounded as rsync does; 0 for no limit.
+/// Parses a rate of rsync to KiB per second, rounded as rsync does; 0 for no limit. `None` if it is
+/// malformed, or too small for rsync.
 pub(super) fn bandwidth(text: &str) -> Option<u64> {
     let bytes = bytes(text, 'K')?;
     (bytes == 0 || bytes >= 512).then(|| bytes.saturating_add(512) / 1024)

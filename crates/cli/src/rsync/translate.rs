@@ -45,7 +45,7 @@ pub(super) fn translate(words: &[OsString], surroundings: &Surroundings) -> Resu
     reading.translation(places)
 }
 
-/// State of reading a command line: the options and places found so far.
+/// State of translating a command line: what the options so far mean for icdc.
 #[derive(Default)]
 struct Reading {
     switches: BTreeSet<Switch>,
@@ -66,6 +66,7 @@ struct Reading {
 }
 
 impl Reading {
+    /// Takes an option of rsync without a value.
     fn given(&mut self, name: &str, option: &RsyncOption) -> Result<(), String> {
         self.note(name, option);
         match option.meaning {
@@ -81,6 +82,7 @@ impl Reading {
         Ok(())
     }
 
+    /// Takes an option of rsync with its value; an error if that cannot be translated.
     fn with_value(&mut self, name: &str, option: &RsyncOption, value: OsString) -> Result<(), String> {
         self.note(name, option);
         let shown = value.to_string_lossy().into_owned();
@@ -121,7 +123,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Takes rules for owners, which imply that owners are set.
+    /// Takes rules for owners, which imply that owners are set; `passed` is icdc's option for them,
+    /// `name` rsync's.
     fn owner_rules(&mut self, name: &str, passed: &'static str, rules: OsString) -> Result<(), String> {
         if self.owner_rules.iter().any(|(given, ..)| *given == passed) {
             return Err(format!("{name}: {passed} is given already; write all rules in one, between commas"));
@@ -131,6 +134,7 @@ impl Reading {
         Ok(())
     }
 
+    /// Takes `--chown USER:GROUP`, as rules by which all owners become that one.
     fn chown(&mut self, name: &str, owner: &str) -> Result<(), String> {
         let (user, group) = owner.split_once(':').unwrap_or((owner, ""));
         for (passed, owner) in [("--usermap", user), ("--groupmap", group)] {
@@ -141,7 +145,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Adds how owners are found, where any are set.
+    /// Appends icdc's options for finding owners at the destination to `words`; an error for rules
+    /// where owners are not set.
     fn owners(&self, sets_owner: bool, places: &Places, words: &mut Vec<OsString>) -> Result<(), String> {
         if let Some((.., name)) = self.owner_rules.first().filter(|_| !sets_owner) {
             return Err(format!("{name}: only root can set owners, and here another user receives: leave it out"));
@@ -162,8 +167,8 @@ impl Reading {
         self.differences.retain(|said| option.names.iter().all(|name| !said.starts_with(&format!("{name}: "))));
     }
 
-    /// A rule; one that names a file of rules is an option of its own here. All others are checked
-    /// by icdc.
+    /// Takes a rule of `--filter`; one that names a file of rules becomes icdc's `--filter-from`.
+    /// All others are checked by icdc.
     fn filter(&mut self, rule: OsString) {
         let text = rule.to_string_lossy();
         let file = [". ", "merge "].iter().find_map(|prefix| text.strip_prefix(prefix));
@@ -173,23 +178,26 @@ impl Reading {
         }
     }
 
+    /// Notes how the option differs from rsync's, if it does.
     fn note(&mut self, name: &str, option: &RsyncOption) {
         if let Some(difference) = option.difference {
             self.say(format!("{name}: {difference}"));
         }
     }
 
+    /// Adds a sentence on what differs from rsync, unless it was said.
     fn say(&mut self, sentence: String) {
         if !self.differences.contains(&sentence) {
             self.differences.push(sentence);
         }
     }
 
+    /// Whether a switch is on.
     fn has(&self, switch: Switch) -> bool {
         self.switches.contains(&switch)
     }
 
-    /// Refuses what rsync refuses, or would do otherwise without a word.
+    /// Refuses combinations that rsync refuses, or that icdc would carry out otherwise than rsync.
     fn check(&self, places: &Places, surroundings: &Surroundings) -> Result<(), String> {
         if !self.has(Switch::Recursive) {
             if self.has(Switch::Delete) {
@@ -213,11 +221,12 @@ impl Reading {
         Ok(())
     }
 
+    /// Whether owners or groups are to be kept.
     fn wants_owner(&self) -> bool {
         self.has(Switch::Owner) || self.has(Switch::Group)
     }
 
-    /// The list of `--preserve`; `None` for the default one.
+    /// Value of icdc's `--preserve`; `None` if it is the default. Notes what differs from rsync.
     fn preserve(&mut self, places: &Places) -> Option<String> {
         if !self.has(Switch::Perms) {
             self.say(
@@ -249,7 +258,9 @@ impl Reading {
         Some(list.join(",")).filter(|list| list != "mode,times,links,sparse")
     }
 
-    /// Adds where replaced and deleted files are kept.
+    /// Appends icdc's `--backup-dir` and `--suffix`, by which replaced and deleted items are kept
+    /// in another directory or beside under another name; nothing if none are kept. Takes both
+    /// values.
     fn backups(&mut self, words: &mut Vec<OsString>) {
         let suffix = self.suffix.take().filter(|suffix| !suffix.is_empty());
         match self.backup_dir.take() {
@@ -262,6 +273,7 @@ impl Reading {
         }
     }
 
+    /// Makes icdc's command line from all that was read.
     fn translation(mut self, places: Places) -> Result<Translation, String> {
         let mut words: Vec<OsString> = vec!["sync".into()];
         if let Some(list) = self.preserve(&places) {
@@ -311,7 +323,8 @@ impl Reading {
     }
 }
 
-/// A directory for older copies or for backups; rsync looks for it in the destination, icdc beside that.
+/// Directory of `--link-dest` or `--backup-dir` as icdc looks for it, beside the destination; rsync
+/// looks in it. An error if it lies in the destination.
 fn beside(name: &str, directory: OsString) -> Result<OsString, String> {
     if directory.as_encoded_bytes().starts_with(b"/") {
         return Ok(directory);
@@ -323,7 +336,7 @@ fn beside(name: &str, directory: OsString) -> Result<OsString, String> {
     })
 }
 
-/// Adds an option and its value, as one word if the value would be taken for an option.
+/// Appends an option and its value, as one word if the value would be taken for an option.
 fn push(words: &mut Vec<OsString>, option: &str, value: &OsStr) {
     if value.as_encoded_bytes().starts_with(b"-") {
         let mut word = OsString::from(format!("{option}="));

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use super::options::{Meaning, RsyncOption, find};
 use crate::habits;
 
-/// An option or a place on the command line.
+/// An option or a place on rsync's command line.
 #[derive(Debug)]
 pub(super) enum Word {
     /// An option, as it was spelled.
@@ -20,7 +20,7 @@ pub(super) enum Word {
     Place(OsString),
 }
 
-/// Reads the words after `icdc rsync`.
+/// Parses the words after `icdc rsync` as rsync does.
 ///
 /// # Errors
 /// A sentence about the first option that is not taken, or that lacks its value.
@@ -42,6 +42,7 @@ pub(super) fn read(words: &[OsString]) -> Result<Vec<Word>, String> {
     Ok(read)
 }
 
+/// Parses a long option (`--NAME`, `--NAME=VALUE`); its value may be the next word.
 fn long<'a>(word: &[u8], next: &mut impl Iterator<Item = &'a OsString>) -> Result<Word, String> {
     let (name, value) = match word.iter().position(|&byte| byte == b'=') {
         Some(equals) => (&word[..equals], Some(OsStr::from_bytes(&word[equals + 1..]).to_owned())),
@@ -66,8 +67,8 @@ fn long<'a>(word: &[u8], next: &mut impl Iterator<Item = &'a OsString>) -> Resul
     }
 }
 
-/// The short options of a word without its hyphen; the value of one is what follows in the word,
-/// or the next word.
+/// Parses the short options of a word without its hyphen; the value of one is what follows in the
+/// word, or the next word.
 fn cluster<'a>(
     letters: &[u8],
     next: &mut impl Iterator<Item = &'a OsString>,
@@ -92,13 +93,14 @@ fn cluster<'a>(
     Ok(())
 }
 
-/// The option that `--no-OPTION` or `--no-LETTER` turns off.
+/// The option that `--no-OPTION` or `--no-LETTER` turns off; `None` for any other name.
 fn negated(name: &str) -> Option<&'static RsyncOption> {
     let rest = name.strip_prefix("--no-")?;
     let positive = if rest.len() == 1 { format!("-{rest}") } else { format!("--{rest}") };
     find(&positive)
 }
 
+/// The option, or an error with its reason if it is refused.
 fn taken(name: &str, option: &'static RsyncOption) -> Result<&'static RsyncOption, String> {
     match option.meaning {
         Meaning::Refused(reason) => Err(format!("{name}: {reason}")),
@@ -106,6 +108,7 @@ fn taken(name: &str, option: &'static RsyncOption) -> Result<&'static RsyncOptio
     }
 }
 
+/// Error for an option that is not known, with advice if there is any.
 fn not_taken(name: &str) -> String {
     match habits::option(name) {
         Some(advice) => format!("{name}: {advice}"),

@@ -17,9 +17,10 @@ use crate::console::Console;
 use crate::copy::summary::counted;
 use crate::{copy, exit, signals};
 
-/// Most shards into which what failed is planned again.
+/// Most new shards into which items that failed are planned again.
 const MOST: u32 = 64;
 
+/// Runs `icdc plan join` and returns the exit code.
 pub(super) fn run(arguments: JoinArguments, console: &Console) -> u8 {
     let json = arguments.json;
     let joined = Plan::open(&arguments.plan).and_then(|plan| join(plan, arguments, console));
@@ -31,7 +32,8 @@ pub(super) fn run(arguments: JoinArguments, console: &Console) -> u8 {
     if console.has_lost_results() { code.max(exit::FAILED) } else { code }
 }
 
-/// The exit code, and whether the result was told.
+/// Checks that all shards are copied, plans failed items again or else finishes the directories and
+/// prints the digest. Returns the exit code, and whether the result was printed.
 fn join(mut plan: Plan, arguments: JoinArguments, console: &Console) -> Result<(u8, bool), PlanError> {
     let states = status::states(&plan)?;
     let is_copied = |state: &ShardState| matches!(state, ShardState::Copied { .. } | ShardState::Replanned { .. });
@@ -89,7 +91,8 @@ fn join(mut plan: Plan, arguments: JoinArguments, console: &Console) -> Result<(
     Ok((0, true))
 }
 
-/// Gives directories their attributes; returns the command's exit code.
+/// Gives directories at the destination their attributes, by a copy of them alone; returns the exit
+/// code.
 fn finish_directories(
     plan: &Plan,
     joining: &mut Joining,
@@ -123,7 +126,7 @@ fn finish_directories(
     }
 }
 
-/// A copy with the defaults of everything but how the far end is reached.
+/// Arguments of a copy with the defaults of everything but how the far end is reached.
 fn of_copy(arguments: JoinArguments) -> CopyArguments {
     let defaults = Arguments::parse_from(["icdc", "copy", "--plan", "."]);
     let Command::Copy(mut copy) = defaults.command else { unreachable!("copy was asked for") };
@@ -131,6 +134,7 @@ fn of_copy(arguments: JoinArguments) -> CopyArguments {
     *copy
 }
 
+/// Prints the joint result: how many items are copied, and the digest of the whole.
 fn show(plan: &Plan, joining: &Joining, json: bool, console: &Console) {
     let digest = blake3::Hash::from_bytes(joining.tree()).to_hex();
     if json {

@@ -35,6 +35,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) content: PlannedContent,
 }
 
+/// Runs `icdc plan` without a subcommand, and returns the exit code.
 pub(super) fn run(arguments: PlanArguments, console: &Console) -> u8 {
     let PlanArguments { places, shards: Some(shards), out: Some(out), content, json, .. } = arguments else {
         return console.give_up(&anyhow!("--shards and --out are needed"), exit::USAGE);
@@ -50,8 +51,8 @@ pub(super) fn run(arguments: PlanArguments, console: &Console) -> u8 {
     if errors > 0 || console.has_lost_results() { exit::FAILED } else { 0 }
 }
 
-/// Makes a plan; gives it, and how many items cannot be copied, which were told. Fails with an exit
-/// code.
+/// Surveys the sources and makes a plan; returns it, and the number of items that cannot be copied,
+/// which were named on standard error. The error is an exit code; its reason was printed.
 pub(crate) fn make(wanted: Wanted<'_>, console: &Console) -> Result<(Plan, usize), u8> {
     let out = wanted.out;
     let options = options(&wanted.content).map_err(|error| console.give_up(&error, exit::USAGE))?;
@@ -81,6 +82,7 @@ pub(crate) fn make(wanted: Wanted<'_>, console: &Console) -> Result<(Plan, usize
     Ok((plan, errors))
 }
 
+/// Prints what was planned; `errors` is the number of items that cannot be copied.
 fn show(plan: &Plan, out: &Path, errors: usize, json: bool, console: &Console) {
     let (within, bytes): (u64, u64) =
         plan.lists().iter().fold((0, 0), |(items, bytes), list| (items + list.items, bytes.saturating_add(list.bytes)));
@@ -114,7 +116,7 @@ fn show(plan: &Plan, out: &Path, errors: usize, json: bool, console: &Console) {
     }
 }
 
-/// Options by which the planned part of the sources is chosen.
+/// Options by which the survey chooses what of the sources is planned.
 fn options(content: &PlannedContent) -> anyhow::Result<SendOptions> {
     Ok(SendOptions {
         choice: choosing::choice(&content.choosing)?,
@@ -132,7 +134,7 @@ fn order(wanted: Wanted<'_>) -> anyhow::Result<PlanRequest> {
     Ok(PlanRequest { sources, destination: directory(last)?, preserve, rate: rate.0, shards, left_out: 0 })
 }
 
-/// A source as an absolute path.
+/// A source on this host as an absolute path; an error if it does not exist.
 fn local(text: &OsStr) -> anyhow::Result<String> {
     let Location::Local(path) = Location::parse(text)? else {
         bail!(
@@ -144,6 +146,7 @@ fn local(text: &OsStr) -> anyhow::Result<String> {
     absolute(&path)
 }
 
+/// The path as absolute text; a slash at its end stays.
 fn absolute(path: &Path) -> anyhow::Result<String> {
     let here = std::env::current_dir().context("the current directory cannot be found out")?;
     // Keeps a slash at the end, which has a meaning.
@@ -152,7 +155,7 @@ fn absolute(path: &Path) -> anyhow::Result<String> {
     Ok(text.to_owned())
 }
 
-/// The destination, which is a directory: with a slash at its end.
+/// The destination, which is a directory: as an absolute place with a slash at its end.
 fn directory(text: &OsStr) -> anyhow::Result<String> {
     let location = Location::parse(text)?;
     refuse_forgotten_colon(&location)?;
@@ -168,7 +171,8 @@ fn directory(text: &OsStr) -> anyhow::Result<String> {
     Ok(directory)
 }
 
-/// An error for two items of one name: which of them stays would depend on which shard ends last.
+/// An error if two items of different sources get one name: which of them stays would depend on
+/// which shard ends last.
 fn refuse_same_names(sources: &[String], items: &[Surveyed]) -> anyhow::Result<()> {
     if sources.len() < 2 {
         return Ok(());

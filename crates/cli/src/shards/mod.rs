@@ -25,7 +25,7 @@ use crate::arguments::{CopyArguments, PlanArguments, PlanCommand};
 use crate::console::Console;
 use crate::logs;
 
-/// Runs the command and returns the exit code.
+/// Runs `icdc plan` and its subcommands, and returns the exit code.
 pub(crate) fn run(arguments: PlanArguments, console: &Console) -> u8 {
     logs::start(console, logs::Level::OFF);
     match arguments.command {
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: PlanArguments, console: &Console) -> u8 {
     }
 }
 
-/// `icdc copy --plan`: copies the shards of this process and returns the exit code.
+/// Runs `icdc copy --plan`: copies the shards of this process and returns the exit code.
 pub(crate) fn copy(arguments: &CopyArguments, plan: &Path, console: &Console) -> u8 {
     logs::start(console, logs::Level::OFF);
     part::run(arguments, plan, console)

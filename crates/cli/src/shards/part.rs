@@ -23,7 +23,7 @@ use crate::console::{Console, printable};
 use crate::plan::CopyPlan;
 use crate::{copy, exit, signals};
 
-/// Interval at which a process shows that it is at work.
+/// Interval at which a process marks the shard that it copies as being copied.
 const BEAT: Duration = Duration::from_secs(2);
 
 /// Copies the shards of this process and returns the exit code.
@@ -57,6 +57,8 @@ pub(crate) fn run(arguments: &CopyArguments, directory: &Path, console: &Console
     }
 }
 
+/// Copies one shard, unless it is copied already, and writes its result to the plan; returns the
+/// exit code.
 fn copy_one(arguments: &CopyArguments, plan: &Plan, shard: u32, stop: &StopSignal, console: &Console) -> u8 {
     match plan.state(shard) {
         Ok(ShardState::Copied { note, failed: 0 } | ShardState::Replanned { note, .. }) => {
@@ -100,8 +102,8 @@ fn copy_one(arguments: &CopyArguments, plan: &Plan, shard: u32, stop: &StopSigna
     }
 }
 
-/// Shows others that the shard is being copied, and sets its share of what all may send, until
-/// nobody holds the other end of `running`.
+/// Marks the shard as being copied, at an interval, and sets its share of the plan's rate by the
+/// number of shards that are being copied, until the other end of `running` is dropped.
 fn keep_beating(plan: &Plan, shard: u32, share: Option<&RateShare>, running: &mpsc::Receiver<Infallible>) {
     while running.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
         match (plan.beat(shard), plan.text.rate, share) {
@@ -113,6 +115,7 @@ fn keep_beating(plan: &Plan, shard: u32, share: Option<&RateShare>, running: &mp
     }
 }
 
+/// Writes the result of a shard, which was copied with the exit code `code`; returns the exit code.
 fn note(plan: &Plan, shard: u32, selection: &Selection, code: u8, console: &Console) -> u8 {
     match plan.write_result(shard, selection.digests(), seconds_since_1970()) {
         Ok(()) => code,
@@ -120,7 +123,7 @@ fn note(plan: &Plan, shard: u32, selection: &Selection, code: u8, console: &Cons
     }
 }
 
-/// A copy of what `selection` has of the plan's sources.
+/// Plan of a copy of those items of the plan's sources that `selection` has.
 pub(super) fn copy_plan(
     mut arguments: CopyArguments,
     text: &PlanText,

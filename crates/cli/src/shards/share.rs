@@ -14,14 +14,15 @@ use anyhow::{Context, bail, ensure};
 
 /// Environment variables in which a scheduler gives a job the number of its single shard.
 const NUMBERED: [&str; 2] = ["SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"];
-/// Ranks, and how many there are.
+/// Environment variables in which a launcher gives a process its rank, and the number of processes.
 const RANKED: [(&str, &str); 3] = [
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 ];
 
-/// The shards of this process, of so many, if `variable` gives the environment.
+/// Numbers of the shards that this process copies, of `shards` in the plan: the one that is `asked`
+/// for, or those that the scheduler's variables give it. `variable` reads the environment.
 pub(super) fn of_process(
     asked: Option<u32>,
     shards: u32,
@@ -52,6 +53,7 @@ pub(super) fn of_process(
     )
 }
 
+/// The number of a shard; an error if the plan does not have it.
 fn within(shard: u32, shards: u32) -> anyhow::Result<u32> {
     ensure!(shard < shards, "there is no shard {shard}: the plan has 0 to {}", shards - 1);
     Ok(shard)

@@ -11,6 +11,7 @@ use crate::console::{Console, printable};
 use crate::copy::summary::{counted, size};
 use crate::exit;
 
+/// Runs `icdc plan status` and returns the exit code.
 pub(super) fn run(arguments: &StatusArguments, console: &Console) -> u8 {
     match Plan::open(&arguments.plan).and_then(|plan| states(&plan).map(|states| (plan, states))) {
         Ok((plan, states)) => {
@@ -32,6 +33,7 @@ pub(crate) fn states(plan: &Plan) -> Result<Vec<ShardState>, PlanError> {
     (0..plan.shards()).map(|shard| plan.state(shard)).collect()
 }
 
+/// Prints a line about each shard.
 fn show(plan: &Plan, states: &[ShardState], console: &Console) {
     for ((shard, state), list) in (0..).zip(states).zip(plan.lists()) {
         let what = format!("{}, {}", counted(list.items, "item"), size(list.bytes));
@@ -55,6 +57,7 @@ fn show(plan: &Plan, states: &[ShardState], console: &Console) {
     console.result(&format!("{done} of {} done", counted(states.len() as u64, "shard")));
 }
 
+/// JSON object of the states of all shards.
 fn object(plan: &Plan, states: &[ShardState]) -> Value {
     let shards = (0..).zip(states).zip(plan.lists()).map(|((shard, state), list): ((u32, _), _)| {
         let (name, note, failed) = match state {

@@ -169,7 +169,7 @@ impl Site {
         let body = "shift\ncd \"${0%/*}\" && echo start >>logins && exec 3<&0\n\
                     setsid sh -c \"$*\" <&3 3<&- &\nexec <&- 3<&- >&-\n\
                     trap 'echo interrupted >>logins; kill $!; exit 255' INT HUP\nwait $!";
-        self.program("ssh", body)
+        self.program("ssh-here", body)
     }
 
     /// A program for `--ssh` that runs the command in the network namespace of `host`.

@@ -52,7 +52,7 @@ fn a_copy_leaves_by_each_device_and_from_each_address() {
     let addresses = format!("{},{}", hosts.near.address(), Pair::SECOND_NEAR);
     for bind in [Host::DEVICES.join(","), addresses] {
         for streams in [&["--streams", "4"][..], &[]] {
-            let options = [&["--rate", "400mbit", "--bind", &bind], streams].concat();
+            let options = [&["-W", "--rate", "400mbit", "--bind", &bind], streams].concat();
             for (from, to) in [("here", daemon.location("pushed")), (&daemon.location("there"), "pulled".to_owned())] {
                 let copy = site.copy(&[&options[..], &[from, &to]].concat());
                 let ended = by_both(&hosts, &format!("{bind} {streams:?} {from}"), || hosts.near.run(&copy).run());

@@ -49,12 +49,14 @@ use crate::transfer_id::new_transfer;
 const INTERRUPT_TIMEOUT: Span = Span::from_secs(10);
 /// Time limit for the lookup of the driving end's name.
 const NAME_TIMEOUT: Span = Span::from_secs(5);
-/// Maximum number of connections that the driving end may request within [`CONNECT_BACK_WINDOW`]:
-/// those of a copy, and of several retries.
+/// Maximum number of connections from the listening end that the driving end may request within
+/// [`CONNECT_BACK_WINDOW`]: those of a copy, and of several retries.
 const MAX_CONNECT_BACKS: usize = 4 * MAX_STREAMS as usize;
+/// Time within which the driving end may request [`MAX_CONNECT_BACKS`] connections.
 const CONNECT_BACK_WINDOW: Span = Span::from_secs(60);
 
-/// Copies `sources`, all on one far end, to `destination` on another, straight between the two.
+/// Copies `sources`, all on one far end, to `destination` on another; the data goes straight
+/// between the two, and this end only introduces them and passes events on.
 ///
 /// # Errors
 /// As [`crate::copy`]; [`ConnectError::Between`] if the source end cannot reach the destination
@@ -118,8 +120,8 @@ struct Names {
     to: String,
 }
 
-/// Passes on the events that the driving end relays; returns the result of the transfer at its
-/// end.
+/// Passes on the events that the driving end relays, and serves its requests, until the transfer
+/// has ended; returns its result.
 fn follow(
     inlet: &mut dyn Inlet,
     connector: &mut BackConnector<'_>,
@@ -166,7 +168,7 @@ fn attributed(mut event: Event, from: &str, to: &str) -> Event {
     event
 }
 
-/// Link to the far end that drives the transfer (the sending end).
+/// Link to the far end that has the sources: it drives the transfer, that is, connects and sends.
 struct SourceEnd {
     name: String,
     /// Host name of the driving end for connections beside ssh.
@@ -182,6 +184,8 @@ struct SourceEnd {
 }
 
 impl SourceEnd {
+    /// Starts the source's far end by ssh or connects to its daemon, and learns the key that it
+    /// uses for this transfer.
     fn open(
         location: &Location,
         transfer: TransferId,
@@ -215,8 +219,9 @@ impl SourceEnd {
 }
 
 impl SourceEnd {
-    /// Sends an interrupt to the driving end when the user asks to stop, and shuts the link down
-    /// after [`INTERRUPT_TIMEOUT`], within which arrived data is made durable.
+    /// Once `stop` is requested, sends an interrupt to the driving end, and shuts the link down
+    /// after [`INTERRUPT_TIMEOUT`], within which arrived data is made durable. It watches until the
+    /// result is dropped.
     fn interrupt_on(&self, stop: &StopSignal) -> StopListening {
         let (writer, control) = (self.writer.clone(), self.control.clone());
         stop.while_waiting(move || {
@@ -242,7 +247,7 @@ impl SourceEnd {
     }
 }
 
-/// Shuts a link down when the user asks to stop.
+/// Shuts a link down when the user asks to stop, until the result is dropped.
 fn shut_down_on(stop: &StopSignal, control: &LinkControl) -> StopListening {
     let control = control.clone();
     stop.while_waiting(move || control.shutdown())
@@ -263,7 +268,7 @@ fn drive_key(inlet: &mut dyn Inlet, name: &str) -> Result<PublicKey, CopyError> 
     }
 }
 
-/// Link to the far end that listens (the receiving end).
+/// The far end that receives: it listens at this host and port, and admits the driving end.
 struct TargetEnd {
     host: String,
     port: u16,
@@ -281,8 +286,9 @@ struct StartedTarget {
     _running: Running,
 }
 
-/// Forwards connect-back requests of the driving end to the listening one. Neither trusts the
-/// other: the driving end must not be able to probe the network of the listening one.
+/// Serves the driving end's requests: for connections from the listening end, which it passes on to
+/// that, and for names of a list. Neither end trusts the other: the driving end must not be able to
+/// probe the network of the listening one.
 struct BackConnector<'a> {
     /// Name of the driving end.
     host: &'a str,
@@ -301,14 +307,14 @@ struct BackConnector<'a> {
     stop: &'a StopSignal,
 }
 
-/// Addresses of the driving end, as this host resolves them.
+/// IP addresses of the driving end, as this host resolves its name.
 struct DrivingAddresses {
     addresses: Vec<IpAddr>,
     /// Whether the listening end is on the same host.
     is_target: bool,
 }
 
-/// Rate limit for the driving end's connect-back requests.
+/// Rate limit for the driving end's requests for connections from the listening end.
 struct Allowance {
     since: Time,
     used: usize,
@@ -321,7 +327,7 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// Counts one request; false if it exceeds the limit.
+    /// Counts one request; false if it exceeds the rate limit.
     fn take(&mut self, now: Time) -> bool {
         if now - self.since >= CONNECT_BACK_WINDOW {
             (self.since, self.used) = (now, 0);
@@ -332,6 +338,8 @@ impl Allowance {
 }
 
 impl DrivingAddresses {
+    /// Resolves the name `driving`, and finds out whether the host `listening` has one of the same
+    /// addresses; no addresses if the lookup fails.
     fn look_up(driving: &str, listening: &str, stop: &StopSignal) -> Self {
         let cancel = stop.descriptor().ok();
         let addresses = |host| {
@@ -372,7 +380,8 @@ fn is_link_scoped(address: &IpAddr) -> bool {
 }
 
 impl BackConnector<'_> {
-    /// Gives the driving end the next names of the list.
+    /// Sends the driving end the next names of the list of what is to be copied, in its reading
+    /// `pass`. An error if it asks without need or does not read the answers.
     fn tell_names(&mut self, pass: u32) -> Result<(), String> {
         let Some(listed) = &mut self.listed else {
             return Err(format!("{} broke the protocol: it asks for names, and there is no list", self.host));
@@ -403,6 +412,8 @@ impl BackConnector<'_> {
         Err(format!("{} broke the protocol: it takes no answers", self.host))
     }
 
+    /// Passes a request for a connection on to the listening end, with the addresses that it may
+    /// connect to. The error is a reason for the driving end.
     fn pass_on(&mut self, request: ConnectBack) -> Result<(), String> {
         if self.route == DriveRoute::Direct {
             return Err("this copy connects directly only".to_owned());
@@ -421,7 +432,8 @@ impl BackConnector<'_> {
     }
 }
 
-/// Admission at the listening end: the key of the transfer and its requests.
+/// Permission that the listening end is asked to give the driving one: its key, and the only job
+/// that it may request.
 struct Admission {
     /// Key of the driving end.
     key: PublicKey,
@@ -431,6 +443,8 @@ struct Admission {
 }
 
 impl TargetEnd {
+    /// Starts the destination's far end by ssh or connects to its daemon, and has the driving end
+    /// admitted there.
     fn open(
         location: &Location,
         Admission { key: peer, transfer, job }: Admission,
@@ -491,7 +505,8 @@ impl TargetEnd {
     }
 }
 
-/// Asks a daemon on `host` to admit the driving end.
+/// Asks the daemon on `host` to admit the driving end, as `request` says, and waits for its
+/// agreement.
 fn admit(mut link: Link, request: Request, host: &str) -> Result<(), CopyError> {
     let lost = |cause: LinkError| ConnectError::Lost { host: host.to_owned(), cause };
     link.outlet.send(Message::Request(request).into()).map_err(lost)?;

@@ -6,7 +6,7 @@ use icdc_protocol::validate::clip;
 use crate::connect::ConnectError;
 use crate::error::CopyError;
 
-/// Message by which the driving end reports a failure.
+/// Message by which the driving end reports to the client that the copy failed.
 pub fn refusal(error: &CopyError) -> Refusal {
     let kind = match error {
         CopyError::Usage(_) => RefusalKind::Path,
@@ -18,8 +18,8 @@ pub fn refusal(error: &CopyError) -> Refusal {
     Refusal { kind, reason: clip(error.to_string()) }
 }
 
-/// Client's error for the driving end's failure message. `from` and `to` are the two far ends;
-/// `stopped` if the user asked to stop.
+/// The client's error from the driving end's failure message. `from` and `to` are the names of the
+/// sending and the receiving far end; `stopped` if the user asked to stop.
 pub(super) fn error(refusal: Refusal, from: &str, to: &str, stopped: bool) -> CopyError {
     match refusal.kind {
         RefusalKind::Busy => {

@@ -29,7 +29,8 @@ use super::error::ConnectError;
 use super::pool::Pool;
 use crate::options::CopyOptions;
 
-/// Age up to which an unused connection is taken: a far end closes it after ten seconds.
+/// Age up to which a connection that was made in advance is used: a far end closes it after ten
+/// seconds.
 const MAX_AGE: Span = Span::from_secs(5);
 
 /// Inputs that decide how many connections a session begins with.
@@ -43,7 +44,7 @@ pub(crate) struct Need {
     sender: Sender,
 }
 
-/// Sending end, as far as it decides how many connections are needed.
+/// End that sends the data, as far as it decides how many connections are needed.
 #[derive(Clone, Copy, Debug)]
 enum Sender {
     /// The other end.
@@ -76,6 +77,7 @@ impl Need {
         Self::of(options, Sender::There)
     }
 
+    /// Need of a copy with these options, in which `sender` sends.
     fn of(options: &CopyOptions, sender: Sender) -> Self {
         let SendOptions { streams: named, rate: limit, .. } = options.send;
         Self { named, limit, most: receiver::most_connections(&options.receive), sender }
@@ -87,6 +89,8 @@ impl Need {
         self.named.unwrap_or_else(|| self.of_path(first).max(least)).min(self.most).saturating_sub(1)
     }
 
+    /// Number of connections, the first included, that the path needs by its round-trip time as
+    /// `first` has measured it, and by its known rate if there is one.
     fn of_path(&self, first: &TcpStream) -> u8 {
         let known = match self.sender {
             Sender::HereAlone => return 1,
@@ -101,7 +105,8 @@ impl Need {
 /// Outcome of making a connection: the connection with the time when it was made.
 type Dated = Result<(Carrier, Time), ConnectError>;
 
-/// Pools of connections that are made before the session takes them.
+/// Maker of a session's further connections before the session takes them: pools of them, one for
+/// each egress.
 #[derive(Clone)]
 pub(super) struct Ahead {
     need: Need,
@@ -111,13 +116,14 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
+    /// Empty pools for sessions with this need.
     pub(super) fn new(need: Need, egresses: &Egresses) -> Self {
         let pools = (0..egresses.connections()).map(|_| Pool::default()).collect();
         Self { need, egresses: egresses.clone(), pools }
     }
 
-    /// Begins the connections that a session needs beside its `first`, which has just been made;
-    /// `least` is the lowest total.
+    /// Begins to make, in threads, the connections that a session needs beside its `first`, which
+    /// has just been made; `least` is the lowest total.
     pub(super) fn begin_beside<M>(&self, first: &TcpStream, least: u8, make: M)
     where
         M: Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static,
@@ -146,11 +152,13 @@ impl Ahead {
         self.pools.iter().for_each(Pool::end);
     }
 
+    /// The pool of the egress that connection `number` uses.
     fn pool(&self, number: u8) -> &Pool<Dated> {
         &self.pools[self.egresses.turn(number)]
     }
 }
 
+/// Function for a pool: makes connection `number`, and notes when it was made.
 fn dated<M>(number: u8, make: M) -> impl FnOnce(&StopSignal) -> Dated + Clone
 where
     M: Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Clone,

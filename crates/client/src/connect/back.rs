@@ -45,12 +45,16 @@ const DESCRIPTORS_PAUSE: Span = Span::from_millis(100);
 /// Time limit for the lookup of the far side's name.
 const NAME_TIMEOUT: Span = Span::from_secs(5);
 
+/// The 32 random bytes of a requested connection, or their SHA-256, which the connection begins
+/// with.
 type Secret = [u8; 32];
 
-/// Listener for connections that the far end makes to this host on request.
+/// Listener for data connections that the far end makes to this host on request, where its own port
+/// cannot be reached.
 #[derive(Clone)]
 pub struct Back(Arc<Inner>);
 
+/// State that the clones of a [`Back`] share.
 struct Inner {
     host: String,
     /// Ports of this host to listen on.
@@ -78,8 +82,8 @@ impl Drop for Listening {
 }
 
 impl Back {
-    /// Listener for the far end on `host`, whose messages go by `writer` and come by `inlet`.
-    /// `ports` are those of this host that may be used.
+    /// Listener for the far end on `host`, whose messages go by `writer` and come by `inlet`; it
+    /// opens its port at the first use. `ports` are those of this host that may be used.
     pub(super) fn new(host: &str, ports: Ports, family: Family, writer: MessageWriter, inlet: Box<dyn Inlet>) -> Self {
         let (inlet, listening, expected) = (Mutex::new(Some(inlet)), Mutex::default(), Arc::default());
         Self(Arc::new(Inner { host: host.to_owned(), ports, family, writer, inlet, listening, expected }))
@@ -196,12 +200,13 @@ fn address_towards(theirs: SocketAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Registry of connections that were requested and have not arrived.
+/// Registry of connections that were requested from the far end and have not arrived.
 #[derive(Default)]
 pub struct Expected {
     state: Mutex<ExpectedState>,
 }
 
+/// The connections that are expected, by number, and the number of the last.
 #[derive(Default)]
 struct ExpectedState {
     next: u32,
@@ -210,6 +215,7 @@ struct ExpectedState {
     is_over: bool,
 }
 
+/// An expected connection, as the registry has it: how it is recognized, and where it goes.
 struct Waiting {
     /// First bytes of the connection: [`opening_of`] the secret.
     shown: Secret,
@@ -231,6 +237,8 @@ impl Drop for Arrival<'_> {
 }
 
 impl Expected {
+    /// Registers a connection that is going to be requested, with a new number and secret. An error
+    /// if the far end is gone.
     fn expect(&self) -> Result<Arrival<'_>, String> {
         let mut secret = Secret::default();
         getrandom::fill(&mut secret[..]).map_err(|error| format!("no random bytes: {error}"))?;
@@ -258,6 +266,8 @@ impl Expected {
         self.settle(number, Err(reason));
     }
 
+    /// Hands connection `number`, or the reason why there is none, to the caller that waits for it;
+    /// ignored if it is not expected any more.
     fn settle(&self, number: u32, outcome: Result<TcpStream, String>) {
         if let Some(waiting) = lock(&self.state).waiting.remove(&number) {
             // The caller may have given up.
@@ -265,6 +275,7 @@ impl Expected {
         }
     }
 
+    /// Fails all expected connections and later requests, because the far end is gone.
     fn end(&self) {
         let mut state = lock(&self.state);
         state.is_over = true;
@@ -274,6 +285,7 @@ impl Expected {
     }
 }
 
+/// Locks a mutex, also after a panic in another thread.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -293,7 +305,7 @@ fn receive_failures(mut inlet: Box<dyn Inlet>, expected: &Expected) {
     }
 }
 
-/// A connection that has not sent its whole secret yet.
+/// An accepted connection that has not sent its whole secret yet.
 struct Unauthenticated {
     stream: TcpStream,
     received: Vec<u8>,
@@ -310,7 +322,8 @@ enum SecretRead {
     Nothing,
 }
 
-/// Accepts connections until `over` is requested, and hands over those whose secret is expected.
+/// Accepting thread: accepts connections until `over` is requested, and hands over those that begin
+/// as expected.
 fn admit(listener: &TcpListener, expected: &Expected, over: &StopDescriptor) {
     let mut waiting: Vec<Unauthenticated> = Vec::new();
     let mut starved = false;

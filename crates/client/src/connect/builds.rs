@@ -21,11 +21,11 @@ use icdc_trust::{TrustError, is_own, open_settings};
 const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
 /// The release of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Reason for refusing a file that others may write to.
+/// Text of the reason for refusing a build that others may write to.
 const OTHERS_MAY_WRITE: &str = "others may have written it: it must be yours or root's, and nobody else's to write";
 /// Maximum size of a build that is read, in bytes; it allows for debug information.
 const LARGEST: u64 = 1 << 30;
-/// Number of bytes that are searched for the mark at a time.
+/// Number of bytes of a file that are read at a time to search for the mark.
 const CHUNK: u64 = 1 << 20;
 
 macro_rules! mark {
@@ -44,12 +44,15 @@ const MARK: &str = mark!("aarch64");
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const MARK: &str = mark!("other");
 
+/// Bytes with which a build's mark begins.
 const BEGINNING: &[u8] = b"ICDC-BUILD ";
+/// Bytes with which a build's mark ends.
 const END: &[u8] = b" ICDC-BUILD-END";
 /// Maximum length of a mark in bytes.
 const LONGEST: usize = 128;
 
-/// A build of this program that may be sent to a far side.
+/// A program file of this release for another kind of machine, which `--send-self` may send to a
+/// far side.
 #[derive(Debug)]
 pub(super) struct Build {
     /// System and processor that the build is for, as `uname -sm` prints them.
@@ -59,7 +62,7 @@ pub(super) struct Build {
     pub(super) file: File,
 }
 
-/// Directories that are searched for builds for other machines.
+/// Directories of this host that are searched for builds for other machines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     /// Directory of this program's file.

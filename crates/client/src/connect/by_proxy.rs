@@ -21,7 +21,7 @@ use crate::proxy::{Proxy, ProxyKind};
 const ANSWER_TIMEOUT: Span = Span::from_secs(20);
 
 /// Makes a TCP connection to a port of a host through `proxy`; gives up when `stop` is requested.
-/// The family and the beginning are those of the connection to the proxy.
+/// `family` and `beginning` (socket options) are those of the connection to the proxy.
 pub(super) fn reach_by(
     proxy: &Proxy,
     (host, port): (&str, u16),
@@ -53,7 +53,7 @@ pub(super) fn reach_by(
     }
 }
 
-/// Reason why a proxy that was reached does not connect further.
+/// Reason why a proxy that was reached does not connect to the far side.
 enum Refusal {
     /// The SOCKS proxy refused, or broke the protocol.
     Socks(ClientError),
@@ -72,6 +72,7 @@ impl From<ClientError> for Refusal {
 }
 
 impl Refusal {
+    /// Sentence for the user: the reason, and the remedy if there is one.
     fn words(self, kind: &ProxyKind) -> String {
         match self {
             Self::Socks(error @ ClientError::WantsLogin) => {
@@ -94,6 +95,7 @@ impl Refusal {
     }
 }
 
+/// Sends `hello` and runs the SOCKS 5 exchange until the proxy has connected, or an error.
 fn ask_socks5(
     mut client: Client,
     hello: &[u8],
@@ -117,6 +119,7 @@ fn ask_socks5(
     }
 }
 
+/// Sends a relay's header that names the destination, and waits for the verdict of the relay.
 fn ask_relay(destination: Destination, mut stream: &TcpStream, mut answers: PatientReader<'_>) -> Result<(), Refusal> {
     let client = stream.local_addr().map_err(Refusal::Broken)?;
     let header = Header { destination, client, public_only: false, hops: Vec::new() };

@@ -23,10 +23,11 @@ use super::{Dial, Further};
 use crate::options::{CopyOptions, Via};
 use crate::proxy::Proxy;
 
-/// Maximum age of the connection that verified the daemon's key for serving the first request.
+/// Maximum age at which the connection that verified the daemon's key still serves the first
+/// request.
 const FRESH: Span = Span::from_secs(5);
 
-/// A daemon whose key is known.
+/// A far end that runs as a daemon, whose key was verified; makes links to it.
 pub(crate) struct DaemonFar {
     address: Address,
     identity: Arc<Identity>,
@@ -36,6 +37,7 @@ pub(crate) struct DaemonFar {
     first: Option<(Link, Time)>,
 }
 
+/// Host and port of a daemon, and how they are reached.
 #[derive(Clone, Debug)]
 struct Address {
     host: String,
@@ -99,7 +101,8 @@ impl DaemonFar {
         Ok(Self { address, identity, key, stop, ahead, first })
     }
 
-    /// A new link to the daemon.
+    /// Makes a link to the daemon, the first of a session; the first call returns the link that
+    /// verified the key, if it is fresh.
     pub(crate) fn link(&mut self, events: &EventSink) -> Result<Link, ConnectError> {
         match self.first.take() {
             Some((link, since)) if clock::now() - since < FRESH => Ok(link),
@@ -147,6 +150,8 @@ enum KeyCheck {
 }
 
 impl Address {
+    /// Makes a link and checks the daemon's key against `known`. A key that is not the known one is
+    /// no error.
     fn connect_and_check(
         &self,
         identity: &Identity,
@@ -192,6 +197,7 @@ impl Address {
         self.pinned(stream, identity, key, stop)
     }
 
+    /// Makes a link of a connection to the daemon, if it proves to hold `key`.
     fn pinned(
         &self,
         carrier: impl Into<Carrier>,
@@ -202,12 +208,13 @@ impl Address {
         pinned(carrier, (&self.host, self.port), identity, key, stop)
     }
 
+    /// Returns a function that makes the TCP connection of a given number to the daemon.
     fn maker(&self) -> impl Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static {
         let address = self.clone();
         move |number, stop| address.stream(number, stop).map(Carrier::from)
     }
 
-    /// Makes the connection `number` of a session.
+    /// Makes the TCP connection `number` of a session, directly or through the proxy.
     fn stream(&self, number: u8, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
         let (host, port) = (&self.host, self.port);
         let beginning = Beginning { egress: self.egresses.of(number), ..beginning() };
@@ -227,11 +234,13 @@ impl Address {
         }
     }
 
+    /// Command by which the user trusts the daemon's key.
     fn remedy(&self, key: &PublicKey) -> String {
         format!("icdc keygen --trust '{}' '{key}'", self.place())
     }
 }
 
+/// Loads the user's key for daemons from a file, or from the ssh agent.
 fn load_identity(path: &Path) -> Result<Identity, ConnectError> {
     Identity::load_with_agent(path).map_err(|error| ConnectError::Identity { reason: error.to_string() })
 }

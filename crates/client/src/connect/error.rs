@@ -318,7 +318,7 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Whether a retry is pointless until somebody changes a configuration.
+    /// Whether a retry is pointless until a configuration, here or there, is changed.
     pub(crate) fn is_final(&self) -> bool {
         matches!(
             self,
@@ -371,8 +371,8 @@ impl ConnectError {
         }
     }
 
-    /// Error for a failed TCP connection. `unanswered` makes it from the reason if the port did
-    /// not answer.
+    /// Error for a failed TCP connection. `unanswered` makes it from the reason if the port
+    /// refused, could not be reached or did not answer.
     pub(crate) fn no_answer(error: icdc_tcp::ConnectError, unanswered: impl FnOnce(String) -> Self) -> Self {
         use icdc_tcp::ConnectError as Tcp;
         match error {

@@ -16,7 +16,7 @@ use super::{daemon, ssh};
 use crate::location::Location;
 use crate::options::CopyOptions;
 
-/// A far end that can be connected and reconnected.
+/// A far end, started by ssh or running as a daemon, that can be connected and reconnected.
 pub struct Far {
     path: Vec<u8>,
     name: String,
@@ -24,6 +24,7 @@ pub struct Far {
     events: EventSink,
 }
 
+/// Kind of far end, with what makes links to it.
 enum Kind {
     /// A far end that this end starts by ssh.
     Ssh(Box<ssh::SshFar>),
@@ -74,8 +75,8 @@ impl Far {
         Ok(Self { path: location.path().to_vec(), name, kind, events: Arc::clone(events) })
     }
 
-    /// Connects, the first time and every further time. Starts the far side anew by ssh when its
-    /// listener is gone.
+    /// Makes the first link of a session, now and again after a cut. Starts the far side anew by
+    /// ssh when its listener is gone.
     ///
     /// # Errors
     /// See [`ConnectError`].

@@ -34,14 +34,14 @@ const SEARCH: &str = concat!(
     r#"printf "\n%s\n" "ICDC-FOUND $icdc"; exec "$icdc" far-end; fi; done; exec icdc far-end'"#
 );
 
-/// A program on the far side, with the ssh shell that starts it.
+/// The icdc program on the far side, with the ssh shell that starts it.
 #[derive(Clone)]
 pub(super) struct FarProgram {
     pub(super) shell: RemoteShell,
     pub(super) program: Program,
 }
 
-/// Program of icdc that is started on the far side.
+/// The icdc program that is started on the far side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Program {
     /// The program is searched for in the usual places.
@@ -90,7 +90,7 @@ impl FarProgram {
         }
     }
 
-    /// Encoded first message to the far end; it fits into any pipe.
+    /// Encoded first message to the far end, which tells it its task; it fits into any pipe.
     pub(super) fn bootstrap(task: FarTask, family: Family) -> Vec<u8> {
         let bootstrap = Bootstrap {
             versions: Versions::OURS,
@@ -161,6 +161,7 @@ impl FarProgram {
         }
     }
 
+    /// Error for a far side that has not greeted within [`GREETING_TIMEOUT`].
     fn no_greeting(&self) -> ConnectError {
         ConnectError::NoGreeting {
             host: self.shell.host().to_owned(),
@@ -170,6 +171,8 @@ impl FarProgram {
         }
     }
 
+    /// Error for a far end that did not start as expected: `how` is the cause, `said` its error
+    /// output.
     pub(super) fn failed(&self, how: String, said: String) -> ConnectError {
         ConnectError::FarEndFailed {
             host: self.shell.host().to_owned(),
@@ -180,6 +183,7 @@ impl FarProgram {
         }
     }
 
+    /// Error for a far end whose protocol versions, `theirs`, do not include one of this end's.
     pub(super) fn other_version(&self, theirs: String, remedy: &str) -> ConnectError {
         ConnectError::OtherVersion {
             place: format!("`{}` on {}", self.program, self.shell.host()),
@@ -190,6 +194,7 @@ impl FarProgram {
     }
 }
 
+/// Address family as a far end's first message encodes it; 0 for any.
 fn family_number(family: Family) -> u8 {
     match family {
         Family::Any => 0,
@@ -198,6 +203,7 @@ fn family_number(family: Family) -> u8 {
     }
 }
 
+/// Text for messages: why the marker line is missing, by ssh's exit status if it is known.
 fn describe(missing: &NoMarker, status: Option<ExitStatus>) -> String {
     match (missing, status) {
         (NoMarker::Ended(_), Some(status)) => status.to_string(),

@@ -23,6 +23,7 @@ pub(super) struct Logins {
     freed: Condvar,
 }
 
+/// State of the logins to one server.
 struct LoginState {
     /// Number of logins that are running.
     running: usize,
@@ -43,7 +44,7 @@ impl Default for Logins {
     }
 }
 
-/// Permission for one login; released when dropped.
+/// Permission for one login, which counts as running until this is dropped.
 pub(super) struct Turn<'a> {
     logins: &'a Logins,
     /// Kind of login to use.
@@ -51,7 +52,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl Logins {
-    /// Sets the kind of login for those that follow.
+    /// Sets the kind of login for the logins that follow.
     pub(super) fn set(&self, login: Login) {
         self.state().login = login;
     }
@@ -67,12 +68,13 @@ impl Logins {
         (state.drops, state.gave_up) = (0, None);
     }
 
+    /// Locks the state.
     fn state(&self) -> MutexGuard<'_, LoginState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until fewer than the limit are running. Fails once a login has failed permanently, or
-    /// `stop` is requested.
+    /// Waits until fewer logins than the limit are running, and counts one more. Fails once a login
+    /// has failed permanently, or `stop` is requested.
     pub(super) fn await_turn(self: &Arc<Self>, stop: &StopSignal) -> Result<Turn<'_>, ConnectError> {
         let _woken = stop.while_waiting({
             let logins = Arc::clone(self);
@@ -101,6 +103,8 @@ impl Logins {
         state.drops <= MAX_DROPS
     }
 
+    /// Records a permanent failure: those that wait for their turn, and later ones of the session,
+    /// fail with it.
     pub(super) fn give_up(&self, error: &ConnectError) {
         self.state().gave_up.get_or_insert_with(|| error.to_string());
         self.wake();

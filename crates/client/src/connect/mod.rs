@@ -49,7 +49,8 @@ pub type Further<'a> = Box<dyn Fn(u8, &StopSignal) -> Result<Link, ConnectError>
 /// reached, by the same route.
 pub(crate) type Dial = Box<dyn Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Send + Sync>;
 
-/// A far end to which links can be made.
+/// A far end to which a session's links can be made; the way it is reached does not matter to the
+/// session.
 pub trait Connect: Send {
     /// Makes the first link of a session, the first time and again after a cut.
     ///

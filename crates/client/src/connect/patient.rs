@@ -29,6 +29,7 @@ pub(super) struct PatientWriter<'a> {
     wait: Wait<'a>,
 }
 
+/// Waits for a pipe to be ready, by a deadline.
 struct Wait<'a> {
     pipe: BorrowedFd<'a>,
     stop: StopDescriptor,
@@ -36,10 +37,12 @@ struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
+    /// Waits for `pipe` until `deadline`, or until `stop` is requested.
     fn new(pipe: &'a impl AsFd, stop: &StopSignal, deadline: Time) -> io::Result<Self> {
         Ok(Self { pipe: pipe.as_fd(), stop: stop.descriptor()?, deadline })
     }
 
+    /// Waits until the pipe is ready; an error after the deadline or a request to stop.
     fn until(&self, ready: PollFlags) -> io::Result<()> {
         loop {
             let mut polled = [PollFd::new(&self.stop, PollFlags::IN), PollFd::new(&self.pipe, ready)];
@@ -57,6 +60,7 @@ impl<'a> Wait<'a> {
 }
 
 impl<'a> PatientReader<'a> {
+    /// Reader of `pipe` whose reads end at `deadline`, or when `stop` is requested.
     pub(super) fn new(pipe: &'a impl AsFd, stop: &StopSignal, deadline: Time) -> io::Result<Self> {
         Wait::new(pipe, stop, deadline).map(|wait| Self { wait })
     }
@@ -70,6 +74,7 @@ impl Read for PatientReader<'_> {
 }
 
 impl<'a> PatientWriter<'a> {
+    /// Writer to `pipe` whose writes end at `deadline`, or when `stop` is requested.
     pub(super) fn new(pipe: &'a impl AsFd, stop: &StopSignal, deadline: Time) -> io::Result<Self> {
         Wait::new(pipe, stop, deadline).map(|wait| Self { wait })
     }

@@ -17,11 +17,13 @@ pub(super) struct Pool<T> {
     shared: Arc<Shared<T>>,
 }
 
+/// State that the threads and callers of a pool share.
 struct Shared<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
 }
 
+/// Outcomes that are ready, and numbers of those that are pending and wanted.
 struct State<T> {
     ready: VecDeque<std::thread::Result<T>>,
     /// Number of pieces of work that are running.
@@ -93,6 +95,7 @@ impl<T: Send + 'static> Pool<T> {
         outcome.map(|outcome| outcome.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
+    /// Begins `work` on a thread of its own, and counts it as running.
     fn begin_with(&self, state: &mut State<T>, work: impl FnOnce(&StopSignal) -> T + Send + 'static) -> io::Result<()> {
         let (shared, over) = (Arc::clone(&self.shared), state.over.clone());
         let thread = Builder::new().name("ahead".into()).spawn(move || {
@@ -135,6 +138,7 @@ impl<T> Drop for Pool<T> {
 }
 
 impl<T> Shared<T> {
+    /// Locks the state, also after a panic in another thread.
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

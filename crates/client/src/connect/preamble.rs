@@ -60,7 +60,8 @@ pub(super) enum NoMarker {
     Failed(io::Error),
 }
 
-/// Output that was read before the marker line.
+/// Output of the far side that was read before the marker line: the lines below that are
+/// interpreted, and noise.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Preamble {
     /// Number of bytes that start-up files printed.
@@ -87,6 +88,7 @@ impl Preamble {
         (*noise > 0).then(text)
     }
 
+    /// Takes a line of output: one of those that are interpreted, or noise of start-up files.
     fn add(&mut self, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
         if let Some(path) = cached(&text) {
@@ -149,6 +151,7 @@ pub(super) fn find_marker(
     Err(NoMarker::Noise)
 }
 
+/// Lowest protocol version of a far end, if the line is its marker; `None` otherwise.
 fn marker_version(line: &[u8]) -> Option<Versions> {
     let number = std::str::from_utf8(line).ok()?.strip_prefix(MARKER)?.strip_prefix(' ')?.trim_end().parse().ok()?;
     Versions::new(number, number)

@@ -16,7 +16,7 @@ const MAX_DESCENDANTS: usize = 64;
 /// Name of OpenSSH's client, of which one runs for each jump host.
 const SSH: &str = "ssh";
 
-/// A process of the command, with the one that has started it.
+/// A process of an ssh command on this host, and the process that has started it.
 pub(super) struct Process {
     number: u32,
     /// Process descriptor (pidfd); `None` where the kernel has none.
@@ -25,6 +25,7 @@ pub(super) struct Process {
 }
 
 impl Process {
+    /// Opens the process of this PID, which has the parent `parent`.
     fn new(number: u32, parent: u32) -> Self {
         Self { number, handle: pidfd(number), parent }
     }
@@ -36,7 +37,7 @@ impl Process {
     }
 }
 
-/// Sends a signal to the processes.
+/// Sends a signal to these processes; those that have ended are left out.
 pub(super) fn send(processes: &[Process], signal: Signal) {
     for process in processes {
         // It fails for those that have ended.
@@ -115,6 +116,7 @@ fn connected(socket: OwnedFd) -> Option<TcpStream> {
     stream.peer_addr().is_ok().then_some(stream)
 }
 
+/// PIDs of the processes that a process has started; empty if they cannot be read.
 fn children(process: u32) -> Vec<u32> {
     let path = format!("/proc/{process}/task/{process}/children");
     let children = std::fs::read_to_string(path).unwrap_or_default();
@@ -129,6 +131,7 @@ fn parent(process: u32) -> Option<u32> {
     behind_name.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// Whether the process of this descriptor (pidfd) has not ended.
 fn is_running(process: &OwnedFd) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)), Ok(0))

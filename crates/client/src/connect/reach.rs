@@ -37,7 +37,7 @@ pub fn reach(
         .map_err(|error| ConnectError::no_answer(error, unanswered))
 }
 
-/// Runs the connecting end of a TLS handshake; gives up when `stop` is requested.
+/// Runs the connecting end of a TLS handshake over a connection; gives up when `stop` is requested.
 pub(super) fn shake_hands(
     carrier: impl Into<Carrier>,
     config: Arc<ClientConfig>,

@@ -31,8 +31,8 @@ const LONGEST_LINE: usize = 4096;
 /// number is shown, and the last few as part of an error.
 const MOST_LINES: usize = 200;
 
-/// Delay of a line of standard error: if the command ends within it, the line becomes part of the
-/// error and is not shown twice.
+/// Delay for which a line of standard error is held back: if the command ends within it, the line
+/// becomes part of the error and is not shown twice.
 const STDERR_DELAY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Function that receives each line of the far side's standard error.
@@ -45,6 +45,7 @@ const STOPPED_TIMEOUT: Span = Span::from_millis(300);
 const TERM_TIMEOUT: Span = Span::from_millis(500);
 /// Number of polls for the TCP connection of ssh, with a pause before each.
 const CONNECTION_POLLS: u32 = 40;
+/// Pause before each poll for the TCP connection of ssh.
 const POLL_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 25_000_000 };
 /// Time limit of `ssh -G`.
 const CONFIGURATION_TIMEOUT: Span = Span::from_secs(20);
@@ -92,7 +93,7 @@ impl Login {
     }
 }
 
-/// Standard input and output of a command.
+/// Standard input and output that a command is given.
 struct Streams {
     stdin: Stdio,
     stdout: Stdio,
@@ -101,7 +102,7 @@ struct Streams {
     carries_data: bool,
 }
 
-/// A shell on a host, reached by the user's ssh command.
+/// The shell of a host, reached by the user's ssh command, that runs commands.
 #[derive(Clone)]
 pub(crate) struct RemoteShell {
     command: String,
@@ -173,6 +174,7 @@ impl RemoteShell {
         Ok((near, self.start(login, command, Streams { stdin, stdout, carries_data: true })?))
     }
 
+    /// Starts the user's ssh command, by this kind of login, to run `command` on the host.
     fn start(
         &self,
         login: Login,
@@ -342,7 +344,8 @@ fn has_aes() -> bool {
     false
 }
 
-/// List of OpenSSH's algorithms, with those that are `preferred` before others.
+/// OpenSSH's comma-separated list of algorithms `all`, reordered so that the preferred ones come
+/// first.
 fn first(all: &str, preferred: impl Fn(&str) -> bool) -> String {
     let (mut first, others): (Vec<&str>, Vec<&str>) = all.split(',').partition(|name| preferred(name));
     first.extend(others);
@@ -378,7 +381,8 @@ pub(crate) fn quote(word: &str) -> String {
     format!("{home}'{}'", rest.replace('\'', "'\\''"))
 }
 
-/// A command that runs on the far side.
+/// A command that runs on the far side: its local ssh process, with streams and error output.
+/// Dropping it ends it.
 pub(crate) struct RemoteProcess {
     /// Standard input of the command; dropping it ends the input.
     pub(crate) stdin: Option<ChildStdin>,
@@ -468,6 +472,7 @@ struct StderrLines {
     shared: Arc<(Mutex<StderrState>, Condvar)>,
 }
 
+/// Lines of standard error that were read and not shown, and how further ones are handled.
 #[derive(Default)]
 struct StderrState {
     kept: VecDeque<String>,
@@ -482,15 +487,17 @@ struct StderrState {
 }
 
 impl StderrLines {
+    /// Reader of a command's standard error that shows lines by `on_stderr`.
     fn new(on_stderr: StderrSink) -> Self {
         Self { on_stderr, shared: Arc::default() }
     }
 
+    /// Locks the state.
     fn words(&self) -> MutexGuard<'_, StderrState> {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads standard error to its end.
+    /// Thread that reads the command's standard error to its end, and shows its lines.
     fn copy(&self, mut from: ChildStderr) {
         let mut buffer = [0; 1024];
         let mut line = Vec::new();
@@ -516,6 +523,7 @@ impl StderrLines {
         self.shared.1.notify_all();
     }
 
+    /// Appends a line that was read, empties `line`, and shows older ones than the last few.
     fn add(&self, line: &mut Vec<u8>) {
         let text = String::from_utf8_lossy(line).trim().to_owned();
         line.clear();
@@ -560,11 +568,13 @@ impl StderrLines {
         }
     }
 
+    /// Discards all lines from now on.
     fn forget(&self) {
         let mut words = self.words();
         (words.forgotten, words.kept) = (true, VecDeque::new());
     }
 
+    /// Shows lines without delay from now on.
     fn pass_on(&self) {
         self.words().passing = true;
         self.tell(0);

@@ -45,9 +45,10 @@ const LEAST_TIMEOUT: Span = Span::from_secs(1);
 /// of a password.
 const MOST_TIMEOUT: Span = Span::from_secs(5);
 
-/// Round trips (5/4) after which the answer of an open port is due, and the divisor of the time
-/// limit below which it is never due.
+/// Round trips after which the answer of an open port is due, but for the bound of
+/// [`ANSWER_DUE_DIVISOR`].
 const ANSWER_DUE_ROUND_TRIPS: Ratio = Ratio::new(5, 4);
+/// Divisor of the time limit for a port's answer: it is not due before that part of the limit.
 const ANSWER_DUE_DIVISOR: u64 = 4;
 
 /// Time limit of each route in [`Routes::try_each`].
@@ -58,8 +59,8 @@ fn patience_of(round_trip: Span) -> Span {
     (round_trip * ROUND_TRIPS).clamp(LEAST_TIMEOUT, MOST_TIMEOUT)
 }
 
-/// Routes of the data connections to a far end that ssh has started, the first connection
-/// included.
+/// Routes of the data connections to a far end that ssh has started, and all that is needed to make
+/// connections by them, the first of a session included.
 #[derive(Clone)]
 pub(super) struct Routes {
     /// Host name of the far side for connections beside ssh.
@@ -217,7 +218,7 @@ impl Routes {
         results
     }
 
-    /// Ends the connections and logins that were begun.
+    /// Ends the connections and logins that were begun and not taken.
     pub(super) fn end(&self) {
         self.forwarder.end();
         self.ahead.end();
@@ -329,8 +330,8 @@ impl Routes {
         ConnectError::NoRoute { host: self.host.clone(), port: self.port, reasons }
     }
 
-    /// Tries a route on a thread of its own, which reports to `tell`. A link that comes too late is
-    /// dropped at once.
+    /// Tries a route on a thread of its own, by `link`, and sends the outcome to `tell`. A link
+    /// that comes too late is dropped at once.
     fn attempt(
         &self,
         route: Route,
@@ -345,11 +346,12 @@ impl Routes {
         }
     }
 
+    /// Makes a link to the far end's port by TCP from this host, without further connections.
     fn direct(&self, stop: &StopSignal) -> Result<Link, ConnectError> {
         self.pinned(self.reach(0, stop)?, stop)
     }
 
-    /// Makes the first link of a session, by the only route that is tried.
+    /// Makes the first link of a session by this route, which is the only one that is tried.
     fn first_by(&self, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
         self.first_over(self.carrier(route, 0, stop)?, route, stop)
     }
@@ -375,12 +377,14 @@ impl Routes {
         move |number, stop| routes.carrier(route, number, stop)
     }
 
+    /// Makes TCP connection `number` from this host to the far end's port.
     fn reach(&self, number: u8, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
         let unanswered = |reason| ConnectError::DataPort { host: self.host.clone(), port: self.port, reason };
         let place = (self.host.as_str(), self.port);
         reach(place, self.family, &self.beginning(number), stop, unanswered)
     }
 
+    /// Makes TCP connection `number` to the far end's port through `proxy`.
     fn reach_by(&self, proxy: &Proxy, number: u8, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
         reach_by(proxy, (&self.host, self.port), self.family, &self.beginning(number), stop)
     }
@@ -390,18 +394,22 @@ impl Routes {
         Beginning { egress: self.egresses.of(number), ..beginning() }
     }
 
+    /// Makes a link to the far end's port through `proxy`, without further connections.
     fn by_proxy(&self, proxy: &Proxy, stop: &StopSignal) -> Result<Link, ConnectError> {
         self.pinned(self.reach_by(proxy, 0, stop)?, stop)
     }
 
+    /// Makes a link over a connection that the far end makes to this host.
     fn connect_back(&self, stop: &StopSignal) -> Result<Link, ConnectError> {
         self.pinned(self.back.connect(stop)?, stop)
     }
 
+    /// Makes the first link of a session through an ssh connection.
     fn through_ssh(&self, stop: &StopSignal) -> Result<Link, ConnectError> {
         self.pinned(self.forwarder.first(stop)?, stop)
     }
 
+    /// Makes a link of a connection, if the far end proves to hold its key.
     fn pinned(&self, carrier: impl Into<Carrier>, stop: &StopSignal) -> Result<Link, ConnectError> {
         pinned(carrier, (&self.host, self.port), &self.identity, self.key, stop)
     }

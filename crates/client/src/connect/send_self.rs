@@ -51,7 +51,8 @@ const TIMEOUT: Span = Span::from_secs(900);
 /// Path of the program that is sent: this process's own file.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// A program that may be sent, and the kind of machine where it runs.
+/// A program file of this host that may be sent to a far side, and the kind of machine on which it
+/// runs.
 struct Offer {
     /// System and processor of the machine, as `uname -sm` prints them there.
     machine: String,
@@ -61,8 +62,8 @@ struct Offer {
     digest: String,
 }
 
-/// Programs that may be sent: `program`, which runs on machines like this one, and the builds for
-/// others in `places`.
+/// Opens and digests the programs that may be sent: `program`, which runs on machines like this
+/// one, and the builds for others in `places`.
 fn offers(program: &Path, places: &Places) -> io::Result<Vec<Offer>> {
     let here = local_machine();
     let others = places.others(&here).into_iter().map(|build| (build.machine, build.path, Ok(build.file)));
@@ -76,7 +77,8 @@ fn offers(program: &Path, places: &Places) -> io::Result<Vec<Offer>> {
     all.map(offer).collect()
 }
 
-/// The programs that may lie in a far side's cache directory, one for each kind of machine.
+/// The far side's cache directory, as this end expects it: the programs that may lie there, one for
+/// each kind of machine.
 pub(super) struct Cache {
     offers: Vec<Offer>,
 }
@@ -106,7 +108,8 @@ impl Cache {
         format!("sh -c '{}' sh {command}", lines.join("; "))
     }
 
-    /// Shell command that starts the far end from the cache, where the program was found before.
+    /// Shell command that starts the far end from the cache, where the program was found before; it
+    /// checks it again.
     pub(super) fn start(&self) -> String {
         let mut lines = finding(&self.offers);
         lines.push(r#"if test -n "$want" && safe && has "./$name"; then exec "./$name" far-end; fi"#.to_owned());
@@ -128,12 +131,15 @@ pub(super) struct Sent {
     pub(super) command: Arc<str>,
 }
 
-/// Puts the program into the far side's cache directory, unless it is there already.
+/// Sends this program, or its build for the far side's machine, to the cache directory there,
+/// unless it is there already.
 pub(super) fn put(shell: &RemoteShell, stop: &StopSignal) -> Result<Sent, ConnectError> {
     let put = put_program(shell, Path::new(PROGRAM), &Places::of_this_program(), stop);
     if stop.is_requested() { Err(ConnectError::Interrupted) } else { put }
 }
 
+/// Does what [`put`] does, with `program` for machines like this one and the builds in `places` for
+/// others.
 fn put_program(shell: &RemoteShell, program: &Path, places: &Places, stop: &StopSignal) -> Result<Sent, ConnectError> {
     let fail = |reason: String| ConnectError::SendSelf { host: shell.host().to_owned(), reason };
     let cache = offers(program, places).map(|offers| Cache { offers });
@@ -253,7 +259,8 @@ impl Answer {
     }
 }
 
-/// Reads the next answer; `noise` becomes the last other line.
+/// Reads the script's next answer; `None` if there is none. `noise` becomes the last other line
+/// before it.
 fn next_answer(from: &mut impl BufRead, noise: &mut String) -> Option<Answer> {
     loop {
         let mut line = Vec::new();
@@ -288,8 +295,9 @@ fn next_answer(from: &mut impl BufRead, noise: &mut String) -> Option<Answer> {
     }
 }
 
-/// Shell script as one argument without single quotes, newlines or `!`, so that any login shell
-/// passes it on unchanged. `set -C` makes the redirection create a new file or fail.
+/// Shell script that puts the program into the cache, as one argument without single quotes,
+/// newlines or `!`, so that any login shell passes it on unchanged. `set -C` makes the redirection
+/// create a new file or fail.
 fn script(offers: &[Offer]) -> String {
     let mut lines = finding(offers);
     lines.extend([
@@ -363,6 +371,7 @@ fn finding(offers: &[Offer]) -> Vec<String> {
     fixed.into_iter().map(str::to_owned).chain([chosen]).collect()
 }
 
+/// SHA-256 of a file, as hexadecimal digits; the file is then at its start again.
 fn sha256(file: &mut File) -> io::Result<String> {
     let mut context = Context::new(&SHA256);
     let mut buffer = vec![0; 1 << 20];
@@ -376,6 +385,7 @@ fn sha256(file: &mut File) -> io::Result<String> {
     Ok(hexadecimal(context.finish().as_ref()))
 }
 
+/// Writes the whole file to the script's input.
 fn send(mut file: &File, to: &mut impl Write) -> io::Result<()> {
     io::copy(&mut file, to)?;
     to.flush()

@@ -43,6 +43,7 @@ const ROUND_TRIPS: u64 = 12;
 /// Maximum number of round trips of a login that asks the user nothing, to which [`COMPUTATION`]
 /// is added. A login with a typed password takes longer.
 const MOST_ROUND_TRIPS: u64 = 14;
+/// Time for the computations of a login that asks the user nothing, beside its round trips.
 const COMPUTATION: Span = Span::from_millis(900);
 /// Time within which ssh exits after its far end has died.
 const EXIT_DETECTION: Span = Span::from_secs(3);
@@ -50,7 +51,7 @@ const EXIT_DETECTION: Span = Span::from_secs(3);
 /// input.
 const ANSWER_TIMEOUT: Span = DEAD_AFTER;
 
-/// Starts far ends on one host by ssh, any number of them.
+/// Starts far ends on one host by ssh, any number of them, and remembers which program there works.
 pub(crate) struct Starter {
     far: FarProgram,
     send_self: bool,
@@ -68,7 +69,8 @@ pub(crate) struct Starter {
     stop: StopSignal,
 }
 
-/// A far end that was started and has announced its port.
+/// A far end that ssh has started and that has announced its key and port; its standard streams
+/// carry messages, not the data.
 pub(crate) struct Started {
     /// Writer to the far end's standard input; its keepalives hold the ssh connection open in NATs
     /// and firewalls.
@@ -103,7 +105,7 @@ pub(crate) struct LoginProperties {
 impl LoginProperties {
     /// Properties of a login that `took` this time from the start of ssh to the far end's answer.
     /// `seen` is the round-trip time to the first host and the number of chained logins (jump
-    /// hosts), where both could be observed.
+    /// hosts); `None` if they could not be observed.
     fn of(took: Span, seen: Option<(Span, u64)>) -> Self {
         let round_trip = |logins: u64| took / (ROUND_TRIPS * logins.max(1));
         match seen {
@@ -117,7 +119,7 @@ impl LoginProperties {
     }
 }
 
-/// The ssh process that runs a far end.
+/// The local ssh process that runs a far end; dropping it ends both.
 pub(crate) struct Running(RemoteProcess);
 
 impl Running {
@@ -171,7 +173,7 @@ impl Starter {
         Ok(self.host_name.insert(name).clone())
     }
 
-    /// Starts a far end that serves the holder of a key.
+    /// Starts a far end that listens and serves the holder of the key `peer` only.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -179,7 +181,7 @@ impl Starter {
         self.start(FarTask::Serve { peer: *peer.as_bytes(), ports: self.ports })
     }
 
-    /// Starts a far end that only drives.
+    /// Starts a far end that only drives: it connects to another far end, and does not listen.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -187,7 +189,8 @@ impl Starter {
         self.start(FarTask::Drive)
     }
 
-    /// Starts the far end. With `--send-self`, a missing or unsuitable program is sent there first.
+    /// Starts a far end for `task` and waits for its answer. With `--send-self`, a missing or
+    /// unsuitable program is sent there first.
     fn start(&mut self, task: FarTask) -> Result<Started, ConnectError> {
         (self.events)(Event::Connecting { to: format!("{} by ssh", self.far.shell.host()) });
         let started = match self.start_program(task) {
@@ -211,6 +214,9 @@ impl Starter {
         started
     }
 
+    /// Makes one attempt to start the far program by ssh, and waits until it answers where it
+    /// listens. Sends no program there, as [`Starter::start`] does if this fails; notes the program
+    /// that was found.
     fn start_program(&mut self, task: FarTask) -> Result<Started, ConnectError> {
         let cache = if self.send_self { cache() } else { None };
         let command = self.far.command_line();
@@ -280,13 +286,14 @@ fn cache() -> Option<Cache> {
     Cache::of_this_program().inspect_err(not_read).ok()
 }
 
-/// A far end started by ssh, and the route to it.
+/// A far end that this end starts by ssh, and starts anew if it has ended; makes links to it.
 pub(crate) struct SshFar {
     starter: Starter,
     need: Need,
     current: Option<Current>,
 }
 
+/// The far end that is running, and the routes to it.
 struct Current {
     /// Guard that ends the far end's input; declared, and so dropped, before the process.
     _end: WriterGuard,
@@ -388,6 +395,7 @@ impl SshFar {
         current.and_then(|Current { routes, route, .. }| Some(routes.least_connections((*route)?))).unwrap_or(1)
     }
 
+    /// Starts a new far end, with a new key of this end, and ends the previous one.
     fn start(&mut self) -> Result<(), ConnectError> {
         self.current = None;
         let identity = Identity::generate();

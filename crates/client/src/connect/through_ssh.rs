@@ -48,8 +48,9 @@ const MOST_SHARED: u8 = 8;
 /// Maximum length of a far end's answer in bytes: that of a refusal.
 const MAX_ANSWER: usize = MAX_TEXT + 64;
 
-/// Plan for the logins of a session: the number of connections, requested by the user or estimated
-/// from the login that started the far end, and whether that login needed no answer by hand.
+/// Plan for the logins of a session that carry data: the number of connections, requested by the
+/// user or estimated from the login that started the far end, and whether that login needed no
+/// answer by hand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlannedLogins {
     /// Number of connections.
@@ -58,7 +59,8 @@ pub(super) struct PlannedLogins {
     pub(super) unattended: bool,
 }
 
-/// Makes connections through ssh to a far end that is running.
+/// Makes data connections through ssh to the port of a far end that is running, each by a login of
+/// its own.
 #[derive(Clone)]
 pub(super) struct Forwarder {
     opener: Opener,
@@ -67,6 +69,7 @@ pub(super) struct Forwarder {
 }
 
 impl Forwarder {
+    /// Forwarder to the far end that listens on `port` of the host of `far`; nothing is begun yet.
     pub(super) fn new(far: FarProgram, port: u16, family: Family, planned: PlannedLogins, events: &EventSink) -> Self {
         let opener =
             Opener { far, port, family, logins: Arc::default(), together: Arc::default(), events: Arc::clone(events) };
@@ -129,21 +132,24 @@ impl Forwarder {
         }
     }
 
+    /// Number of connections to begin, at least 1.
     fn to_expect(&self) -> u8 {
         self.planned.connections.clamp(1, self.most_connections())
     }
 
+    /// Begins logins for further connections on threads.
     fn begin(&self, connections: u8) {
         (0..connections).for_each(|_| self.pool.begin(self.work()));
     }
 
+    /// Function for the pool, which opens one connection.
     fn work(&self) -> impl FnOnce(&StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static {
         let opener = self.opener.clone();
         move |stop| opener.open_in_turn(stop)
     }
 }
 
-/// Opens connections through ssh, one at a time.
+/// Opens data connections through ssh; each call opens one.
 #[derive(Clone)]
 struct Opener {
     far: FarProgram,
@@ -198,6 +204,8 @@ impl Opener {
         }
     }
 
+    /// Logs in by ssh once, starts a forwarding far end there and waits until it forwards to the
+    /// port. Calls `logged_in` once ssh reports the login.
     fn open(&self, login: Login, stop: &StopSignal, logged_in: impl FnMut()) -> Result<Carrier, ConnectError> {
         let shell = &self.far.shell;
         let (socket, mut process) = shell.run_on_socket(login, &self.far.command_line())?;
@@ -239,8 +247,8 @@ impl Opener {
 }
 
 impl Opener {
-    /// Checks that ssh, or the ssh that reaches its jump host, uses the family of addresses that
-    /// the user wants.
+    /// Checks that ssh's connection, to the host or its first jump host, uses the family of
+    /// addresses that the user wants.
     fn check_family(&self, network: &TcpStream) -> Result<(), ConnectError> {
         let Ok(peer) = network.peer_addr() else { return Ok(()) };
         if self.family.admits(peer.ip().to_canonical()) {
@@ -273,6 +281,7 @@ pub(super) fn read_message(output: &mut PatientReader<'_>) -> io::Result<Message
     frame::decode_head(&message, payload).map_err(wrong)
 }
 
+/// Fills `bytes`; the error for an early end says that the far side's output ended.
 fn read_whole(output: &mut PatientReader<'_>, bytes: &mut [u8]) -> io::Result<()> {
     output.read_exact(bytes).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "its output ended"),

@@ -22,7 +22,8 @@ pub(super) struct AuthorizedKeysFile {
 /// ns).
 type Stamp = (u64, u64, u64, i64, i64);
 
-/// Results of the regular checks of the file. `None` stands for a missing file.
+/// State of the regular checks of the file for changes. In its stamps, `None` stands for a missing
+/// file.
 struct Looks {
     last: Option<Stamp>,
     /// State of the file on which the daemon has acted last; it may have been missing then.
@@ -32,6 +33,8 @@ struct Looks {
 }
 
 impl AuthorizedKeysFile {
+    /// Reads the file for the first time, and logs a warning for each directory or user that its
+    /// lines name and that does not exist.
     pub(super) fn open(path: &Path) -> Result<Self, TrustError> {
         let stamp = stamp(path)?;
         let looks = Mutex::new(Looks { last: Some(stamp), settled: Some(stamp), told: None });
@@ -40,8 +43,9 @@ impl AuthorizedKeysFile {
         Ok(Self { path: path.to_owned(), cached: Mutex::new((stamp, keys)), looks })
     }
 
-    /// The keys as they stand in the file now. A file that cannot be read admits nobody, because a
-    /// key may just have been removed from it.
+    /// The keys as they stand in the file now; it is read again if its stamp has changed. A file
+    /// that cannot be read is an error and admits no key, because one may just have been removed
+    /// from it.
     pub(super) fn latest(&self) -> Result<Arc<AuthorizedKeys>, TrustError> {
         // The stamp is taken before the read: a change in between is seen the next time.
         let stamp = stamp(&self.path)?;
@@ -68,10 +72,9 @@ impl AuthorizedKeysFile {
         Ok(keys)
     }
 
-    /// Returns the keys once after each change, as soon as two checks have found the file the same;
-    /// to be called a few times a second. So a file that is half written is not taken for one from
-    /// which keys have been removed. One that is gone holds none; one that cannot be read changes
-    /// nothing for those who are in, until a later check can read it.
+    /// The keys, once after each change of the file that two checks in a row have seen: a
+    /// half-written file is not acted on. `None` without such a change, or while the file cannot be
+    /// read. A missing file holds no keys. To be called a few times a second.
     pub(super) fn changed(&self) -> Option<Arc<AuthorizedKeys>> {
         let found = match stamp(&self.path) {
             Ok(stamp) => Some(stamp),
@@ -111,10 +114,12 @@ impl AuthorizedKeysFile {
         }
     }
 
+    /// Locks the keys as they were last read, with the stamp of the file at that time.
     fn cached(&self) -> MutexGuard<'_, (Stamp, Arc<AuthorizedKeys>)> {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks the state of the checks for changes.
     fn looks(&self) -> MutexGuard<'_, Looks> {
         self.looks.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -27,7 +27,8 @@ impl Admission {
         self.neighbours.tell(|number| self.running(Some(number), now));
     }
 
-    /// Sessions and temporary keys that a neighbouring daemon is told of; `to` is that daemon.
+    /// Sessions and temporary keys of this daemon and of its neighbours, as the neighbour `to` is
+    /// told of them: its own are left out. `None` for a daemon that is no neighbour yet.
     fn running(&self, to: Option<Number>, now: Time) -> Running {
         let mut running = Running::default();
         self.connections.tell(to, &mut running);
@@ -35,9 +36,10 @@ impl Admission {
         running
     }
 
-    /// Shares sessions and temporary keys with a daemon at the other end of `channel` that lets in
-    /// the same keys, until the channel ends: its own count here too. `known`: what is known of
-    /// those; `told`: what it knows of those here.
+    /// Registers the daemon at the other end of `channel`, which lets in the same keys, and starts
+    /// the thread that receives its sessions and temporary keys; they count here too until the
+    /// channel ends. `known`: those that it has sent already; `told`: those of this daemon that it
+    /// knows.
     ///
     /// # Errors
     /// The kernel refuses a system call.
@@ -61,7 +63,8 @@ impl Admission {
         start("neighbour", listen).map(drop).inspect_err(|_| self.neighbour_has_ended(number)).map_err(io::Error::other)
     }
 
-    /// Counts the sessions and temporary keys of a neighbouring daemon.
+    /// Records the sessions and temporary keys that a neighbouring daemon has sent, in place of its
+    /// earlier ones: they count against the limits of their keys here.
     fn learn(&self, from: Number, running: &Running) {
         self.connections.learn(from, running);
         self.temporary.learn(from, running, clock::now());

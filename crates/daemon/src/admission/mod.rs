@@ -102,8 +102,9 @@ pub(crate) fn reason_of(kind: RefusalKind) -> RefusedReason {
 }
 
 impl Admission {
-    /// Opens the file of authorized keys. `confined` narrows every key's root; `congestion` is what
-    /// all keys may ask for.
+    /// Opens the file of authorized keys. `confined` is the directory to which the roots of all
+    /// keys are narrowed, `None` for no such limit; `congestion` are the algorithms that any client
+    /// may ask for.
     ///
     /// # Errors
     /// See [`TrustError`].
@@ -124,7 +125,7 @@ impl Admission {
         })
     }
 
-    /// The standing keys as they were last read.
+    /// The keys of the authorized keys file as they were last read; the file is not read now.
     pub(crate) fn standing_keys(&self) -> Arc<AuthorizedKeys> {
         self.file.last_read()
     }
@@ -165,8 +166,8 @@ impl Admission {
         }
     }
 
-    /// Admits `key` for one job of one transfer, as long as and as far as the standing key `by` may
-    /// do it itself.
+    /// Admits `key` as a temporary key for one job of one transfer between two far ends, as long as
+    /// and as far as the standing key `by` may do that job itself.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -186,7 +187,8 @@ impl Admission {
         self.temporary.admit(key, TemporaryKey { by, transfer, job }, clock::now())
     }
 
-    /// Ends connections whose keys have lost what they were granted. To be called a few times a
+    /// Ends connections whose key is no longer authorized, has expired or has used up its bytes;
+    /// also stores the usage of keys and informs neighbouring daemons. To be called a few times a
     /// second.
     pub(crate) fn update(&self, now: Time) {
         if let Some(keys) = self.file.changed() {
@@ -198,13 +200,14 @@ impl Admission {
         self.tell_neighbours(now);
     }
 
-    /// Stores what keys have moved, at the end of the daemon: threads of its connections may still
-    /// hold it then.
+    /// Writes the bytes that each key has moved to the usage file, at the end of the daemon:
+    /// threads that still serve connections may keep this value from being dropped then.
     pub(crate) fn keep_usage(&self) {
         self.usage.store_at_once();
     }
 
-    /// Reads the file again, whether it looks changed or not; returns the number of standing keys.
+    /// Reads the authorized keys again, whether the file looks changed or not, and ends connections
+    /// whose line has changed; returns the number of standing keys.
     ///
     /// # Errors
     /// See [`TrustError`].
@@ -214,8 +217,8 @@ impl Admission {
         Ok(keys.len())
     }
 
-    /// Checks that a grant holds now, and for the address of a connection. Whoever holds the key is
-    /// told no more than that it does not.
+    /// Refuses a connection whose `grant` has expired, does not admit the client's address, or has
+    /// no bytes left today or in all. `owner` is the standing key, for whose usage it counts.
     fn check(&self, owner: &PublicKey, grant: &Grant, control: &LinkControl) -> Result<(), Denied> {
         let now = clock::wall();
         if grant.has_expired(now) {
@@ -235,8 +238,8 @@ impl Admission {
         Ok(())
     }
 
-    /// The keys as they stand in the file now. A file that cannot be read now may be readable in a
-    /// moment: somebody may be writing it.
+    /// The standing keys as they are in the file now. If it cannot be read, the refusal is a
+    /// temporary one (`Busy`), because somebody may be writing the file.
     fn keys(&self) -> Result<Arc<AuthorizedKeys>, Refusal> {
         self.file.latest().map_err(|error| {
             if self.may_log() {
@@ -257,7 +260,8 @@ impl Admission {
         line.is_some()
     }
 
-    /// Rights by the grant of `owner`: of its holder, or of a temporary key that depends on it.
+    /// Rights of a connection by `grant`, the line of the standing key `owner`. With a temporary
+    /// key they are narrowed to the one job for which `owner` has admitted that key.
     fn granted(
         &self,
         owner: &PublicKey,
@@ -337,7 +341,8 @@ fn unknown_key_refusal(key: &PublicKey) -> Refusal {
     ))
 }
 
-/// The user whose process serves a session; `None` for the daemon's own user.
+/// User as which the session's process is to run, by the `user=` of the key's line; `None` for the
+/// daemon's own user. The error is the reason for which the daemon cannot act as that user.
 fn acting(user: Option<&str>) -> Result<Option<Arc<User>>, String> {
     let Some(name) = user else { return Ok(None) };
     let user = User::of_name(name).map_err(|error| error.to_string())?;

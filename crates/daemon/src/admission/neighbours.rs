@@ -16,7 +16,8 @@ use icdc_session_process::channel::Channel;
 /// Room for temporary keys in one message, in bytes; the longest message has twice as many.
 const ROOM: usize = 1 << 20;
 
-/// Sessions and temporary keys of a daemon, as told to another.
+/// Sessions and temporary keys of a daemon, as told to another that lets in the same keys, so that
+/// both keep the limits of these keys.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Running {
     /// Sessions, each with its standing key.
@@ -48,6 +49,7 @@ pub(super) type Number = u64;
 #[derive(Default)]
 pub(super) struct Neighbours(Mutex<List>);
 
+/// The neighbouring daemons, and the number that the next one gets.
 #[derive(Default)]
 struct List {
     next: Number,
@@ -72,6 +74,7 @@ impl Neighbours {
         number
     }
 
+    /// Removes a neighbour that has ended.
     pub(super) fn leave(&self, number: Number) {
         self.list().all.retain(|neighbour| neighbour.number != number);
     }

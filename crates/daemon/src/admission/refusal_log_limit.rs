@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use icdc_trust::PublicKey;
 use icdc_units::{Span, Time};
 
-/// Number of lines that may come at once.
+/// Number of log lines that may come at once.
 const BURST: u64 = 20;
-/// Interval between further lines.
+/// Interval at which one further log line is allowed.
 const INTERVAL: Span = Span::from_secs(1);
 
 /// Rate limit on log lines, so that a person can read them; it counts those that are left out.
@@ -48,6 +48,8 @@ impl RefusedLines {
         Some(std::mem::take(&mut self.left_out)).filter(|left_out| *left_out > 0)
     }
 
+    /// Whether a whole burst is allowed again and no line was left out, so that this limit need not
+    /// be kept.
     fn is_full(&self, now: Time) -> bool {
         self.left_out == 0 && self.full_at.is_none_or(|full_at| full_at <= now)
     }

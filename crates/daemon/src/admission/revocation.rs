@@ -41,6 +41,8 @@ pub(super) struct Connections {
     state: Mutex<Talking>,
 }
 
+/// The open connections by number, with what new ones are checked against: runs whose limit is used
+/// up, and sessions at other daemons.
 #[derive(Default)]
 struct Talking {
     next: u64,
@@ -88,7 +90,7 @@ impl Connections {
         number
     }
 
-    /// Removes a connection that has ended, after counting what it has moved.
+    /// Removes a connection that has ended, after counting in its key's usage what it has moved.
     pub(super) fn leave(&self, number: u64, usage: &mut Usage, now: SystemTime) {
         // It may be the last to hold the link, whose end takes its time.
         let mut connection = self.state().open.remove(&number);
@@ -98,7 +100,8 @@ impl Connections {
         drop(connection);
     }
 
-    /// Asks every connection to end whose key is no longer granted what it was.
+    /// Asks every connection to end whose standing key has no line in `keys`, the authorized keys
+    /// as they are now, or one that grants something else.
     pub(super) fn revoke(&self, keys: &AuthorizedKeys, now: Time) {
         self.end(now, |connection| {
             let granted = keys.find(&connection.owner);
@@ -171,9 +174,9 @@ impl Connections {
         asked.iter().for_each(StopSignal::request);
     }
 
-    /// Counts a connection to the session of `transfer`, or refuses it if the key has too many. All
-    /// connections of a transfer make one session of their key, those of its temporary keys
-    /// included.
+    /// Counts a connection to the session of `transfer`; refuses it if its key would have too many
+    /// sessions then, or has used up its bytes in that transfer. All connections of a transfer make
+    /// one session of their standing key, those of its temporary keys included.
     fn take(&self, number: u64, transfer: TransferId) -> Result<(), Refusal> {
         let mut state = self.state();
         let Some(connection) = state.open.get(&number) else { return Ok(()) };
@@ -198,7 +201,8 @@ impl Connections {
         Ok(())
     }
 
-    /// Adds the sessions to what a neighbouring daemon is told.
+    /// Puts into `running` the sessions at this daemon and at its neighbours, except those of the
+    /// neighbour `to`, which is told of them.
     pub(super) fn tell(&self, to: Option<Number>, running: &mut Running) {
         let state = self.state();
         let own = state.open.values().filter_map(|connection| Some((connection.owner, connection.transfer?)));
@@ -250,8 +254,8 @@ impl Connection {
     }
 }
 
-/// Place of a connection among its key's sessions, taken once it has said to which transfer it
-/// belongs.
+/// Handle of an admitted connection's entry, by which its session joins a transfer, reserves
+/// payload and reports its bytes. They count against the limits of the key.
 #[derive(Clone)]
 pub(crate) struct Place {
     connections: Arc<Connections>,
@@ -265,14 +269,16 @@ impl Place {
         Self { connections: Arc::clone(connections), usage: Arc::downgrade(usage), number }
     }
 
-    /// Records the number of bytes that its session has moved, over all connections.
+    /// Sets the bytes that the session has moved in all, over all connections: what is new is later
+    /// counted in the key's usage, whose daily limit and quota end the session.
     pub(crate) fn has_moved(&self, bytes: ByteCount) {
         if let Some(connection) = self.connections.state().open.get_mut(&self.number) {
             connection.moved = bytes;
         }
     }
 
-    /// Reserves payload that its session is about to move; returns how much may move from now on.
+    /// Reserves payload that the session is about to move from the key's daily limit and quota;
+    /// returns how much may move from now on, [`ByteCount::MAX`] if the key has no such limit.
     ///
     /// # Errors
     /// The limit that is used up, as a sentence for the client.
@@ -281,7 +287,8 @@ impl Place {
         usage.with(|usage| self.connections.reserve(self.number, bytes, usage, clock::wall()))
     }
 
-    /// Joins the session of `transfer`, unless the key has as many other sessions as it may.
+    /// Counts the connection to the session of `transfer`, unless the key has as many other
+    /// sessions as it may, or has used up its bytes in that transfer.
     pub(crate) fn take(&self, transfer: TransferId) -> Result<(), Refusal> {
         self.connections.take(self.number, transfer)
     }

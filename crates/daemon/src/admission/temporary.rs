@@ -45,7 +45,8 @@ struct AdmittedKey {
     elsewhere: BTreeMap<Number, bool>,
 }
 
-/// Purpose of a temporary key.
+/// Purpose of a temporary key: one job of one transfer between two far ends, for which a standing
+/// key has admitted it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TemporaryKey {
     /// The standing key that admitted it.
@@ -55,7 +56,8 @@ pub(super) struct TemporaryKey {
 }
 
 impl Temporary {
-    /// Admits `key`, which is no standing key, for what `admission` says.
+    /// Admits `key`, which is no standing key, for what `admission` says. Refused if it is admitted
+    /// already, or its standing key has [`MAX_PER_KEY`] temporary ones.
     pub(super) fn admit(&self, key: PublicKey, admission: TemporaryKey, now: Time) -> Result<(), Refusal> {
         let mut keys = self.keys(now);
         if keys.contains_key(&key) {
@@ -87,7 +89,8 @@ impl Temporary {
         }
     }
 
-    /// Records that a connection with this key has ended, and how.
+    /// Records that a connection with this key has ended. The key is removed if that has ended its
+    /// job, and kept for the next connection if the job was cut.
     pub(super) fn ended(&self, key: &PublicKey, how: &Ended, now: Time) {
         let mut keys = self.keys(now);
         let Some(entry) = keys.get_mut(key) else {
@@ -105,14 +108,15 @@ impl Temporary {
         }
     }
 
-    /// Remembers a key whose job is done.
+    /// Remembers a key whose job is done, so that neighbouring daemons remove it too.
     fn is_spent(&self, key: PublicKey) {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.truncate(MOST_SPENT - 1);
         spent.push_front(key);
     }
 
-    /// Adds the temporary keys to what a neighbouring daemon is told.
+    /// Puts into `running` the temporary keys and those whose job is done, for the neighbour `to`;
+    /// keys that only it has are left out.
     pub(super) fn tell(&self, to: Option<Number>, running: &mut Running, now: Time) {
         let keys = self.keys(now);
         let told = keys.iter().filter(|(_, entry)| entry.is_to_be_told(to, now)).map(|(key, entry)| SharedKey {
@@ -168,7 +172,7 @@ impl Temporary {
         }
     }
 
-    /// The keys, without those that have expired by `now`.
+    /// Locks the keys, and removes those that have expired by `now`.
     fn keys(&self, now: Time) -> MutexGuard<'_, HashMap<PublicKey, AdmittedKey>> {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         keys.retain(|_, entry| entry.connections > 0 || entry.expires > now || !entry.elsewhere.is_empty());

@@ -74,7 +74,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// The part of the usage that is being stored for the first time.
+/// Part of the usage that a write to the file adds; given back if that write fails.
 pub(crate) struct Unkept(HashMap<PublicKey, Moved>);
 
 /// Stored form of the usage, as JSON.
@@ -84,6 +84,7 @@ struct Kept {
     keys: Vec<KeptKey>,
 }
 
+/// Usage of one key in the stored form: bytes in all, and bytes on `day`, in days since 1970.
 #[derive(Serialize, Deserialize)]
 struct KeptKey {
     key: String,
@@ -102,7 +103,7 @@ impl Usage {
         [of_quota, of_day].into_iter().flatten().min_by_key(|left| left.bytes)
     }
 
-    /// Counts `bytes` that a key has moved.
+    /// Counts `bytes` that a key has moved, towards its daily limit and its quota.
     pub(crate) fn add(&mut self, key: &PublicKey, bytes: ByteCount, now: SystemTime) {
         if bytes == ByteCount::ZERO {
             return;
@@ -127,8 +128,8 @@ impl Usage {
         !self.unkept.is_empty()
     }
 
-    /// Takes over the stored usage, whichever daemon has stored it, in place of what this one knew
-    /// of it.
+    /// Replaces the usage by the stored one, to which other daemons may have added, plus what this
+    /// daemon has counted and not stored yet.
     pub(crate) fn learn(&mut self, kept: Self, now: SystemTime) {
         for (key, more) in std::mem::replace(self, kept).unkept {
             self.make_room(&key);

@@ -32,6 +32,8 @@ pub(super) struct UsageFile {
     kept: Mutex<Keeping>,
 }
 
+/// State of the exchange with the file: when it is due again, the file as last seen, and the last
+/// logged error.
 struct Keeping {
     /// Time from which the file may be checked again.
     due: Time,
@@ -60,6 +62,8 @@ impl UsageFile {
         Self::open(None)
     }
 
+    /// Usage that is kept in the file at `path`, which is read now; `None` for usage that is kept
+    /// in memory only.
     fn open(path: Option<PathBuf>) -> Self {
         let kept = Keeping { due: Time::ORIGIN, seen: None, told: None };
         let file = Self { path, usage: Mutex::default(), kept: Mutex::new(kept) };
@@ -67,6 +71,7 @@ impl UsageFile {
         file
     }
 
+    /// Locks the state of the exchange with the file.
     fn kept(&self) -> MutexGuard<'_, Keeping> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -78,7 +83,8 @@ impl UsageFile {
         act(&mut self.usage.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Writes what has changed and reads what others have written, unless that was done just now.
+    /// Merges the usage with the file, as [`store_at_once`](Self::store_at_once), unless that was
+    /// done within the last [`INTERVAL`].
     pub(super) fn store(&self, now: Time) {
         let mut kept = self.kept();
         if now >= kept.due {
@@ -87,7 +93,7 @@ impl UsageFile {
         }
     }
 
-    /// Writes what has changed and reads what others have written, now.
+    /// Writes to the file what has changed here, and reads what other daemons have written to it.
     pub(super) fn store_at_once(&self) {
         self.exchange(&mut self.kept());
     }

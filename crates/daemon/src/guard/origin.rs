@@ -12,11 +12,13 @@ const V6: [u8; LEVELS] = [32, 48, 64];
 /// Number of prefixes of an address that are told apart.
 pub(super) const LEVELS: usize = 3;
 
-/// A prefix of one of these lengths; the bits behind it are zero. IPv4 is mapped into IPv6.
+/// A prefix of an address, of a length in [`V4`] or [`V6`]; the bits behind it are zero. IPv4 is
+/// mapped into IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Prefix(u128);
 
-/// The prefixes of an address, the widest first.
+/// The prefixes of a client's address, the widest first: limits on unauthenticated connections are
+/// shared among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin([Prefix; LEVELS]);
 

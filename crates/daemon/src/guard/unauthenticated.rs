@@ -58,7 +58,8 @@ impl Default for Limits {
     }
 }
 
-/// An action on the connection of this number.
+/// Action for the accept loop to carry out: begin a connection's handshake, or close the
+/// connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Begin the handshake of the connection with this number.
@@ -192,7 +193,8 @@ impl Unauthenticated {
         steps
     }
 
-    /// Time at which [`Unauthenticated::advance`] has something to do, if nothing happens before.
+    /// Time at which [`Unauthenticated::advance`] has something to do, if nothing happens before;
+    /// `None` if it has not.
     pub(super) fn next_event(&self) -> Option<Time> {
         let late = self.entries.first_key_value().map(|(_, entry)| entry.deadline);
         let turn = (!self.all.waiting.is_empty()).then(|| match self.begun.first() {
@@ -233,6 +235,7 @@ impl Unauthenticated {
         self.all.surplus(origin.prefixes()).or_else(|| longest().map(|(_, number)| *number))
     }
 
+    /// Moves a connection to another stage, also in the groups of its prefixes.
     fn move_to(&mut self, number: u64, stage: Stage) {
         if let Some(entry) = self.entries.get_mut(&number) {
             self.all.take(entry.origin.prefixes(), number, entry.stage);
@@ -258,6 +261,7 @@ impl Group {
         self.silent.len() + self.waiting.len() + self.busy.len()
     }
 
+    /// Connections of the group in this stage, by number.
     fn at(&mut self, stage: Stage) -> &mut BTreeSet<u64> {
         match stage {
             Stage::Silent => &mut self.silent,
@@ -266,6 +270,7 @@ impl Group {
         }
     }
 
+    /// Adds a connection to this group and to those of the narrower prefixes `within` it.
     fn put(&mut self, within: &[Prefix], number: u64, stage: Stage) {
         self.at(stage).insert(number);
         if let [first, rest @ ..] = within {
@@ -273,6 +278,7 @@ impl Group {
         }
     }
 
+    /// Removes a connection from this group and from those of the narrower prefixes `within` it.
     fn take(&mut self, within: &[Prefix], number: u64, stage: Stage) {
         self.at(stage).remove(&number);
         if let [first, rest @ ..] = within
@@ -285,6 +291,8 @@ impl Group {
         }
     }
 
+    /// Records for this group and those of the prefixes `within` it in which turn one of their
+    /// connections last began a handshake.
     fn note_turn(&mut self, within: &[Prefix], turn: u64) {
         self.last_turn = turn;
         if let [first, rest @ ..] = within

@@ -44,6 +44,7 @@ impl ThreadEngine {
         Ok(engine)
     }
 
+    /// Counts a completion as taken by the caller, and returns it.
     fn taken(&mut self, completion: Completion) -> Completion {
         self.in_flight -= 1;
         completion

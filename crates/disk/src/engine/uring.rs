@@ -130,7 +130,7 @@ impl UringEngine {
         Some((entry.user_data() as usize, outcome))
     }
 
-    /// Submits the submission queue and waits for `wanted` completions.
+    /// Submits the submission queue and waits for `wanted` completions; does not wait if that is 0.
     fn enter(&mut self, wanted: usize) {
         if wanted == 0 && self.ring.submission().is_empty() {
             return;
@@ -211,6 +211,7 @@ impl Drop for UringEngine {
     }
 }
 
+/// Request of the ring that carries out a step.
 fn entry(step: Step<'_>) -> Entry {
     // A block is 4 MiB, so its lengths fit 32 bits.
     match step {

@@ -201,10 +201,12 @@ impl Work {
         self.file.size().is_ok_and(|size| self.offset + position as u64 >= size)
     }
 
+    /// Number of bytes of the job's ranges, without what was widened to the alignment.
     fn size(&self) -> usize {
         self.ranges.iter().map(ExactSizeIterator::len).sum()
     }
 
+    /// Error of the job for a failed step, at the position that it had reached.
     fn failure(&self, cause: io::Error) -> EngineError {
         let path = self.file.path();
         let start = self.segments.front().map_or(0, |segment| segment.start);

@@ -26,13 +26,13 @@ const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 pub struct AttributeKinds(u8);
 
 impl AttributeKinds {
-    /// None.
+    /// The empty set.
     pub const NONE: Self = Self(0);
     /// Attributes of users (`user.*`).
     pub const USER: Self = Self(1);
     /// POSIX ACLs.
     pub const ACL: Self = Self(1 << 1);
-    /// [`CAPABILITY`].
+    /// Capabilities of a program file ([`CAPABILITY`]).
     pub const CAPABILITY: Self = Self(1 << 2);
     /// The `security` namespace but for capabilities: labels, which mean something on hosts of one
     /// policy.
@@ -44,7 +44,7 @@ impl AttributeKinds {
         Self(self.0 | others.0)
     }
 
-    /// The set, or none of it.
+    /// This set if `condition` holds, else the empty set.
     #[must_use]
     pub const fn only_if(self, condition: bool) -> Self {
         if condition { self } else { Self::NONE }
@@ -67,6 +67,7 @@ impl AttributeKinds {
         }
     }
 
+    /// Whether the attribute of this name is of one of these kinds.
     fn has_kind_of(self, name: &[u8]) -> bool {
         Self::of(name).is_some_and(|kind| self.has(kind))
     }

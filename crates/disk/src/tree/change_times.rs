@@ -17,7 +17,8 @@ const LOCAL: [FsWord; 7] = [
     0xca45_1a4e, // bcachefs
     0x794c_7630, // overlayfs
 ];
-/// Magic numbers of those whose servers set the change time.
+/// Magic numbers (`linux/magic.h`) of network file systems, whose servers set the change time and
+/// give a file another one whenever its contents change.
 const DISTANT: [FsWord; 5] = [
     0x6969,      // NFS
     0x0bd0_0bd0, // Lustre
@@ -25,8 +26,9 @@ const DISTANT: [FsWord; 5] = [
     0x4750_4653, // GPFS
     0x1983_0326, // BeeGFS
 ];
-/// Coarsest change times of the local ones: ext3 has whole seconds. Finer ones advance with the kernel's
-/// tick, at least a hundred times a second.
+/// Age in seconds above which the change time of a file on a local file system tells any later
+/// change: ext3 has whole seconds. Finer ones advance with the kernel's tick, at least a hundred
+/// times a second.
 const LOCAL_GRANULARITY: i64 = 2;
 /// Largest difference in seconds between a server's clock and this host's that is allowed for.
 const CLOCKS: i64 = 3600;

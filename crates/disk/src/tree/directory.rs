@@ -34,6 +34,8 @@ pub struct Whereabouts {
     trail: Arc<Trail>,
 }
 
+/// Descriptor of a directory, the path by which it was reached, and the scope of its tree; shared
+/// by all clones.
 #[derive(Debug)]
 struct Inner {
     descriptor: OwnedFd,
@@ -42,6 +44,7 @@ struct Inner {
 }
 
 impl Directory {
+    /// Directory that was opened by `path` as a whole, and not from another directory.
     pub(super) fn start(descriptor: OwnedFd, path: &[u8], scope: Arc<Scope>) -> Self {
         let trail = Trail::start(path);
         Self { inner: Arc::new(Inner { descriptor, trail, scope }) }
@@ -203,8 +206,8 @@ impl Directory {
         })
     }
 
-    /// Opens the item `name`, whatever it is, as a descriptor that nothing can be read from. A
-    /// symbolic link is not followed.
+    /// Opens the item `name`, whatever it is, by a descriptor that refers to it and cannot be read
+    /// or written (`O_PATH`). A symbolic link is not followed.
     ///
     /// # Errors
     /// [`TreeError::Missing`], [`TreeError::Denied`].
@@ -260,6 +263,7 @@ impl Directory {
         }
     }
 
+    /// Error: something is mounted at `name`.
     fn mount_point(&self, name: &Name) -> TreeError {
         TreeError::MountPoint { path: self.path_of(name), call: "openat2" }
     }
@@ -362,7 +366,7 @@ impl Directory {
         }
     }
 
-    /// Lets two items here change their names, atomically; false, and nothing is done, where the
+    /// Exchanges the names of two items here, atomically; false, with nothing done, where the
     /// kernel or the file system cannot do that.
     ///
     /// # Errors
@@ -521,12 +525,15 @@ pub(super) const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl Directory {
+    /// Directory `name` in this one, which is open as `descriptor`.
     pub(super) fn child(&self, descriptor: OwnedFd, name: &Name) -> Self {
         let trail = Trail::child(&self.inner.trail, name);
         let scope = Arc::clone(&self.inner.scope);
         Self { inner: Arc::new(Inner { descriptor, trail, scope }) }
     }
 
+    /// Directory to which the symbolic link `name` in this one leads, which is open as
+    /// `descriptor`.
     pub(super) fn linked_child(&self, descriptor: OwnedFd, name: &Name) -> Self {
         let trail = Trail::linked(&self.inner.trail, name);
         let scope = Arc::clone(&self.inner.scope);
@@ -557,10 +564,12 @@ impl Directory {
         self.inner.trail.bytes_of(name)
     }
 
+    /// Error of the system call `call` on the item `name` of this directory.
     pub(super) fn failed(&self, call: &'static str, name: &Name, errno: Errno) -> TreeError {
         TreeError::new(call, self.path_of(name), errno)
     }
 
+    /// Error of the system call `call` on this directory itself.
     fn own_failed(&self, call: &'static str, errno: Errno) -> TreeError {
         TreeError::new(call, self.path(), errno)
     }

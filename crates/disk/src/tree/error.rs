@@ -170,7 +170,7 @@ fn not_permitted(call: &str) -> &'static str {
     }
 }
 
-/// Purpose of a system call, in words for users.
+/// Description for error messages of the failure of a system call, such as "it cannot be renamed".
 pub(crate) fn operation(call: &str) -> &'static str {
     match call {
         "mkdirat" => "the directory cannot be made",

@@ -4,7 +4,8 @@ use rustix::io::Errno;
 
 use super::error::TreeError;
 
-/// A step that failed: the system call, what it was about if not the file itself, and the error.
+/// A failed step of restoring an item's metadata: the system call, the extended attribute that it
+/// concerned (`None` for the item itself), and the error.
 pub(super) struct Failure {
     pub(super) call: &'static str,
     pub(super) attribute: Option<String>,
@@ -12,7 +13,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Error for the item at `path`.
+    /// Converts the failure to the error for the item at `path`.
     pub(super) fn at(self, path: String) -> TreeError {
         let Self { call, attribute, errno } = self;
         match attribute {
@@ -24,7 +25,7 @@ impl Failure {
     }
 }
 
-/// The failure of `call` on the item itself.
+/// Function that converts an error number of `call` to a failure that concerns the item itself.
 pub(super) fn at(call: &'static str) -> impl Fn(Errno) -> Failure {
     move |errno| Failure { call, attribute: None, errno }
 }

@@ -10,7 +10,8 @@ use super::metadata::Stat;
 use super::names::{Name, StagingKind, StagingName};
 use crate::user::file_user;
 
-/// Process that holds an unfinished file.
+/// Result of trying to lock an unfinished file: another process holds it, or this one does from now
+/// on.
 #[derive(Debug)]
 pub enum Holder {
     /// Another process holds the file.
@@ -23,7 +24,9 @@ pub enum Holder {
 }
 
 impl Holder {
-    /// Tries to lock the file `name` and returns its holder.
+    /// Locks the file `name` without waiting, and holds the lock as long as the result lives;
+    /// [`Holder::Another`] if it is locked. Only a regular file can be locked: anything else counts
+    /// as own. A lock that was free is no proof that the run of the file has ended.
     ///
     /// # Errors
     /// The holder cannot be determined: the file cannot be opened or locked.
@@ -40,7 +43,7 @@ impl Holder {
     }
 }
 
-/// State of a run whose journal is in a directory.
+/// State of a run whose journal is in a directory, by the lock on that journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunState {
     /// The run was interrupted.

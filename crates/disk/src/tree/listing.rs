@@ -27,6 +27,7 @@ pub struct ListedEntry<'a> {
     pub hint: Option<Kind>,
 }
 
+/// Entry of a listing: place of its name in the common buffer, and kind.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     start: usize,

@@ -22,7 +22,8 @@ pub struct Located {
 }
 
 impl Located {
-    /// Opens the item as a directory; a symbolic link is followed as [`Directory::follow`] does.
+    /// Opens the item as a directory, through a symbolic link too: in a confined tree only one that
+    /// stays beneath the root ([`Directory::follow`]).
     ///
     /// # Errors
     /// [`TreeError::NotADirectory`], [`TreeError::Missing`], [`TreeError::Escapes`].

@@ -291,10 +291,13 @@ pub(super) fn identity(uid: u32, gid: u32) -> Result<(Uid, Gid), Failure> {
     Ok((Uid::from_raw(uid), Gid::from_raw(gid)))
 }
 
+/// Permission bits of a mode as the argument of a system call, without the type of the item.
 pub(super) fn permissions(mode: u16) -> Mode {
     Mode::from_raw_mode(u32::from(mode) & 0o7777)
 }
 
+/// Argument of `futimens` and `utimensat` that sets the modification time and leaves the access
+/// time as it is.
 pub(super) fn timestamps(mtime: FileTime) -> Timestamps {
     Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },

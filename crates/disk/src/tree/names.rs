@@ -200,6 +200,7 @@ pub fn printable(bytes: &[u8]) -> String {
     text
 }
 
+/// First characters of all staging names.
 const PREFIX: &str = ".icdc-";
 
 impl StagingKind {

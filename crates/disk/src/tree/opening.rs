@@ -154,6 +154,7 @@ impl Directory {
 const OPENING: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 impl Directory {
+    /// Opens the item `name`, through symbolic links too; in a confined tree only beneath its root.
     fn open_followed(&self, name: &Name, flags: OFlags) -> std::result::Result<OwnedFd, Errno> {
         match self.scope() {
             Scope::Unconfined => rustix::fs::openat(self, name.as_c_str(), flags, Mode::empty()),
@@ -164,6 +165,7 @@ impl Directory {
         }
     }
 
+    /// Returns an error unless `stat`, that of the item `name`, describes a regular file.
     fn require_regular(&self, name: &Name, stat: &Stat) -> Result<()> {
         match stat.kind {
             Kind::File => Ok(()),
@@ -187,6 +189,8 @@ impl Directory {
         }
     }
 
+    /// Error of opening `name` through symbolic links. In a confined tree `EXDEV` means that they
+    /// lead out of it.
     fn unfollowed(&self, name: &Name, errno: Errno) -> TreeError {
         match (self.scope(), errno) {
             (Scope::Confined { .. }, Errno::XDEV) => TreeError::Escapes { path: self.path_of(name), call: "openat2" },

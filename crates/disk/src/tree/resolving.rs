@@ -105,6 +105,8 @@ impl Tree {
         Ok(Located { directory, name: Some(name), stat, trailing_slash })
     }
 
+    /// Opens the directory at `path`, through symbolic links too; in a confined tree only beneath
+    /// its root.
     fn open_directory(&self, path: &[u8]) -> Result<Directory> {
         let (descriptor, shown) = match &*self.scope {
             Scope::Unconfined => {
@@ -122,6 +124,7 @@ impl Tree {
         Ok(Directory::start(descriptor, &shown, Arc::clone(&self.scope)))
     }
 
+    /// The path with a leading `~` replaced by the home directory, if the tree has one.
     fn with_home_put_in<'a>(&self, path: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
         match (&self.home, path.strip_prefix(b"~")) {
             (Some(home), Some(rest)) if rest.is_empty() || rest.starts_with(b"/") => [home, rest].concat().into(),
@@ -137,6 +140,7 @@ fn open_any(start: impl AsFd, path: &[u8], shown: &[u8]) -> Result<OwnedFd> {
         .map_err(|errno| TreeError::new("openat", printable(shown), errno))
 }
 
+/// Error of resolving the path `shown` in a confined tree.
 fn unresolved(shown: &[u8], errno: Errno) -> TreeError {
     match errno {
         Errno::XDEV => TreeError::Escapes { path: printable(shown), call: "openat2" },

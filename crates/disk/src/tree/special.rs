@@ -36,6 +36,7 @@ impl Special {
         }
     }
 
+    /// Number of the device; 0 for a pipe or a socket.
     fn device(self) -> u64 {
         match self {
             Self::Pipe | Self::Socket => 0,
@@ -124,7 +125,8 @@ impl Directory {
     }
 }
 
-/// Path of what a descriptor names that nothing can be read from: calls that take an open file refuse that.
+/// Path in `/proc` of an item that is open by `O_PATH`: calls that take an open file refuse such a
+/// descriptor.
 fn path_of(place: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", place.as_raw_fd())
 }

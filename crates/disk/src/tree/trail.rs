@@ -96,6 +96,7 @@ impl Trail {
     }
 }
 
+/// Appends a name to a path, after a slash where one is needed.
 fn append(path: &mut Vec<u8>, name: &Name) {
     if !path.is_empty() && !path.ends_with(b"/") {
         path.push(b'/');

@@ -122,6 +122,8 @@ struct Level {
 }
 
 impl Level {
+    /// Enters the directory `item` of `above`: fails if it is a mount point, is another directory
+    /// than `item` describes, or is nested deeper than [`MAX_DEPTH`].
     fn open(above: &Directory, item: WalkItem, depth: usize, visitor: &mut impl Visitor) -> Result<Self, WalkFailure> {
         let shown = printable(&item.path);
         if depth >= MAX_DEPTH {

@@ -37,6 +37,7 @@ impl Abilities {
     }
 }
 
+/// Checks whether this process can make an io_uring.
 fn io_uring() -> Ability {
     match open_engine(1, EngineKind::Uring) {
         Ok(_) => Ability::default(),
@@ -44,6 +45,8 @@ fn io_uring() -> Ability {
     }
 }
 
+/// Checks whether this process can load congestion control by eBPF; with the command that removes
+/// the obstacle, where one is known.
 fn ebpf() -> Ability {
     let obstacle = congestion::list().into_iter().find_map(|one| match one.state {
         Availability::Unavailable(obstacle) => Some(obstacle),

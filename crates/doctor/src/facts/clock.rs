@@ -2,6 +2,7 @@
 
 use crate::System;
 
+/// Directory with the kernel's clock source in use and those available.
 const SOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
 
 /// The kernel's clock source and its synchronization.
@@ -16,6 +17,8 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// Reads the state of the system's clock; only the running system is asked whether it is
+    /// synchronized.
     pub(super) fn read(system: &System) -> Self {
         let sources = system.text(&format!("{SOURCES}/available_clocksource")).unwrap_or_default();
         Self {

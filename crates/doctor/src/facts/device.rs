@@ -54,7 +54,8 @@ pub struct Node {
     pub of: usize,
 }
 
-/// Segments put together and cut by device or stack.
+/// Segmentation and receive offloads: device or stack cuts what is sent into segments, and merges
+/// segments that arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offloads {
     /// Whether TCP segmentation offload (TSO) is on.
@@ -65,7 +66,7 @@ pub struct Offloads {
     pub generic_receive: bool,
 }
 
-/// An interrupt, and who serves it.
+/// An interrupt of a device, and the processors that handle it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interrupt {
     /// Number of the interrupt.
@@ -74,19 +75,23 @@ pub struct Interrupt {
     pub processors: Vec<usize>,
 }
 
-/// The kernel's lists of all devices.
+/// Links and queueing disciplines of all devices in this network namespace, as the kernel lists
+/// them by netlink.
 struct Kernel {
     links: Vec<Link>,
     qdiscs: Vec<Qdisc>,
 }
 
+/// Reads the facts of the devices that the traffic takes, see [`names`]: from `/sys`, and of the
+/// running system also by netlink and ethtool.
 pub(super) fn gather(system: &System, target: Option<IpAddr>) -> Vec<Device> {
     let kernel = system.is_running().then(Kernel::ask).flatten();
     let names = names(system, kernel.as_ref(), target);
     names.into_iter().map(|name| Device::read(system, kernel.as_ref(), name)).collect()
 }
 
-/// The device of the route to `target`, else those of the default routes, else those that are up.
+/// Names of the devices to examine: the one of the route to `target`, else those of the default
+/// routes, else those that are up.
 fn names(system: &System, kernel: Option<&Kernel>, target: Option<IpAddr>) -> Vec<String> {
     let way = target.zip(kernel).and_then(|(target, kernel)| {
         let hop = icdc_netlink::next_hop(target).ok().flatten()?;
@@ -116,12 +121,14 @@ fn names(system: &System, kernel: Option<&Kernel>, target: Option<IpAddr>) -> Ve
 }
 
 impl Kernel {
+    /// Queries the running kernel; `None` if it does not list its links.
     fn ask() -> Option<Self> {
         Some(Self { links: icdc_netlink::links().ok()?, qdiscs: icdc_netlink::qdiscs().unwrap_or_default() })
     }
 }
 
 impl Device {
+    /// Reads the facts of the device `name`; without `kernel` those in `/sys` only.
     fn read(system: &System, kernel: Option<&Kernel>, name: String) -> Self {
         let link = kernel.and_then(|kernel| kernel.links.iter().find(|link| link.name == name));
         let shown = Shown { system, directory: format!("/sys/class/net/{name}") };
@@ -143,6 +150,7 @@ impl Device {
     }
 }
 
+/// Kinds of the queueing disciplines of the device with this index, the root's first, each once.
 fn kinds(kernel: &Kernel, device: u32) -> Vec<String> {
     let own = || kernel.qdiscs.iter().filter(|qdisc| qdisc.device == device);
     let first = own().filter(|qdisc| qdisc.parent == Parent::Root);
@@ -155,6 +163,7 @@ fn kinds(kernel: &Kernel, device: u32) -> Vec<String> {
     kinds
 }
 
+/// Offloads of a device, by ethtool; `None` if one of them cannot be read.
 fn offloads(device: &str) -> Option<Offloads> {
     let is_on = |feature| offloads::get(device, feature).ok();
     Some(Offloads {
@@ -172,6 +181,7 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
+    /// Text of a file in the device's directory; `None` if it cannot be read.
     fn text(&self, name: &str) -> Option<String> {
         self.system.text(&format!("{}/{name}", self.directory))
     }
@@ -183,6 +193,7 @@ impl Shown<'_> {
             && self.text("address").is_some_and(|address| address == hex.join(":"))
     }
 
+    /// Facts of the device that its directory in `/sys` shows.
     fn device(&self) -> Device {
         let queues = self.system.names(&format!("{}/queues", self.directory));
         let receiving: Vec<&String> = queues.iter().filter(|name| name.starts_with("rx-")).collect();
@@ -203,11 +214,13 @@ impl Shown<'_> {
         }
     }
 
+    /// Name of the device's driver; `None` if it has none, as a virtual device.
     fn driver(&self) -> Option<String> {
         let link = std::fs::read_link(self.system.path(&format!("{}/device/driver", self.directory))).ok()?;
         Some(link.file_name()?.to_str()?.to_owned())
     }
 
+    /// NUMA node of the device; `None` if it is unknown, or the host has one node only.
     fn node(&self) -> Option<Node> {
         let is_node = |name: &String| name.strip_prefix("node").is_some_and(|number| number.parse::<u32>().is_ok());
         let of = self.system.names("/sys/devices/system/node").iter().filter(|name| is_node(name)).count();
@@ -230,6 +243,7 @@ impl Shown<'_> {
     }
 }
 
+/// Rate of `count` Mbit/s, the unit of `/sys`.
 fn megabits(count: u64) -> Rate {
     Rate::from_bits_per_second(count.saturating_mul(1_000_000))
 }

@@ -17,7 +17,8 @@ const MOST: ByteCount = ByteCount::from_mib(1024);
 const LONGEST: Span = Span::from_secs(5);
 /// Number of blocks in flight at once.
 const DEPTH: usize = 8;
-/// Two pages that are equal could be stored as one.
+/// Length in bytes of the pieces of a block that are written with different contents: two that are
+/// equal could be stored as one.
 const PAGE: usize = 4096;
 
 /// Measured rates of a disk.
@@ -71,6 +72,7 @@ pub fn measure(directory: &Path) -> Result<Disk, DiskTestError> {
     measure_up_to(directory, MOST)
 }
 
+/// Measures like [`measure`], writing at most `most`.
 fn measure_up_to(directory: &Path, most: ByteCount) -> Result<Disk, DiskTestError> {
     let file = tempfile::tempfile_in(directory)
         .map_err(|cause| DiskTestError::Make { directory: directory.to_owned(), cause })?;
@@ -103,6 +105,7 @@ fn measure_up_to(directory: &Path, most: ByteCount) -> Result<Disk, DiskTestErro
     })
 }
 
+/// File, blocks and engine of the measurement of a disk.
 struct Bench {
     file: Arc<DiskFile>,
     pool: BlockPool,
@@ -142,6 +145,7 @@ impl Bench {
         }
     }
 
+    /// Makes durable what was written, and waits for that.
     fn sync(&mut self) -> Result<(), EngineError> {
         self.engine.submit(0, Job::Sync { file: Arc::clone(&self.file) });
         self.engine.wait().map_or(Ok(()), |completion| completion.result.map(drop))
@@ -157,7 +161,8 @@ fn noise(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Makes every page of the file another one.
+/// Writes the block's offset in the file into each of its pages, so that blocks with the same noise
+/// differ.
 fn stamp(block: &mut Block, offset: u64) {
     for page in block.chunks_exact_mut(PAGE) {
         page[..8].copy_from_slice(&offset.to_ne_bytes());

@@ -47,6 +47,7 @@ impl HostFacts {
     }
 }
 
+/// Memory of the host in all (`MemTotal` of proc(5)); `None` if it cannot be read.
 fn memory(system: &System) -> Option<ByteCount> {
     let text = system.text("/proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

@@ -41,6 +41,7 @@ fn default_six(line: &str) -> Option<&str> {
     (is_default && is_used(words.get(8)?)).then_some(*words.get(9)?)
 }
 
+/// Whether a route with these flags (hexadecimal) carries traffic: it does not reject it.
 fn is_used(flags: &str) -> bool {
     u32::from_str_radix(flags, 16).is_ok_and(|flags| flags & REJECT == 0)
 }

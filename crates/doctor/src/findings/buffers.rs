@@ -7,6 +7,7 @@ use crate::remedy::{Change, Setting};
 use crate::sysctl::{self, Numbers};
 use crate::{Aim, HostFacts};
 
+/// Check of a setting that limits the size of a socket buffer, with the texts of its finding.
 struct Limit {
     id: &'static str,
     name: &'static str,
@@ -16,6 +17,7 @@ struct Limit {
     why: &'static str,
 }
 
+/// Checks of the settings that limit socket buffers.
 const LIMITS: [Limit; 4] = [
     Limit {
         id: "socket.rmem_max",
@@ -47,11 +49,14 @@ const LIMITS: [Limit; 4] = [
     },
 ];
 
+/// Findings on socket buffers and TCP's memory, by the bandwidth-delay product of the aim.
 pub(super) fn judge(host: &HostFacts, aim: Aim) -> Vec<Finding> {
     let limits = LIMITS.iter().filter_map(|limit| judge_limit(limit, host, aim));
     limits.chain(memory(host, aim)).chain(connections(aim)).chain(unseen(host)).collect()
 }
 
+/// Finding on one limit, with a change where it is too low; `None` if the setting could not be
+/// read.
 fn judge_limit(limit: &Limit, host: &HostFacts, aim: Aim) -> Option<Finding> {
     let &Limit { id, name, place, count, why } = limit;
     let numbers = match host.sysctls.numbers(name, count) {
@@ -78,6 +83,7 @@ pub(super) fn strange(name: &str, text: &str) -> Finding {
     Finding::host("sysctl.strange", Severity::Warning, found, WHY).about(name)
 }
 
+/// First 60 characters of a text, for a message.
 fn shortened(text: &str) -> String {
     text.chars().take(60).collect()
 }
@@ -110,6 +116,8 @@ fn memory(host: &HostFacts, aim: Aim) -> Option<Finding> {
     Some(finding.with_change(change, &numbers))
 }
 
+/// Finding that the aim takes several connections, because a buffer has 2 GiB at most; `None` if
+/// one is enough.
 fn connections(aim: Aim) -> Option<Finding> {
     const WHY: &str = "the kernel counts a buffer in an int, so one connection cannot have more than 2 GiB";
     let count = aim.connections();
@@ -120,6 +128,8 @@ fn connections(aim: Aim) -> Option<Finding> {
     })
 }
 
+/// Finding that names the settings which should exist and could not be read; `None` if there are
+/// none.
 fn unseen(host: &HostFacts) -> Option<Finding> {
     const WHY: &str = "in a container or network namespace some settings are the host's: look there as well";
     let unseen = host.sysctls.unseen();

@@ -18,6 +18,7 @@ const JUMBO_MTU: u64 = 9000;
 /// Disciplines that shape or emulate: they hold back whatever comes.
 const SHAPERS: [&str; 6] = ["tbf", "htb", "hfsc", "cake", "netem", "cbq"];
 
+/// Findings on one network device, most of them by the rate of the aim.
 pub(super) fn judge(device: &Device, host: &HostFacts, aim: Aim) -> Vec<Finding> {
     let findings = [
         speed(device, aim),
@@ -32,11 +33,13 @@ pub(super) fn judge(device: &Device, host: &HostFacts, aim: Aim) -> Vec<Finding>
     findings.into_iter().flatten().map(|finding| finding.about(device.name.as_str())).collect()
 }
 
-/// A note, or a warning where the aim makes it matter.
+/// Severity of a finding that matters from a rate on: a warning if the aim's is at least
+/// `threshold`, else a note.
 fn from(threshold: Rate, aim: Aim) -> Severity {
     if aim.rate >= threshold { Severity::Warning } else { Severity::Note }
 }
 
+/// Finding on the rate of the device's link, compared with the aim's; `None` if it is unknown.
 fn speed(device: &Device, aim: Aim) -> Option<Finding> {
     const ID: &str = "device.speed";
     const WHY: &str = "nothing leaves faster than the link carries";
@@ -49,6 +52,7 @@ fn speed(device: &Device, aim: Aim) -> Option<Finding> {
     })
 }
 
+/// Finding on the device's MTU; `None` if it is unknown.
 fn mtu(device: &Device, aim: Aim) -> Option<Finding> {
     const ID: &str = "device.mtu";
     const WHY: &str = "each packet costs about the same, however much is in it";
@@ -65,6 +69,8 @@ fn mtu(device: &Device, aim: Aim) -> Option<Finding> {
     })
 }
 
+/// Finding on the device's queueing discipline: a warning for one that shapes, a note for one that
+/// does not pace; `None` if unknown.
 fn qdisc(device: &Device) -> Option<Finding> {
     const ID: &str = "device.qdisc";
     const WHY: &str =
@@ -88,6 +94,8 @@ fn qdisc(device: &Device) -> Option<Finding> {
     })
 }
 
+/// Finding on the device's segmentation and receive offloads, which should be on; `None` if
+/// unknown.
 fn offloads(device: &Device, aim: Aim) -> Option<Finding> {
     const ID: &str = "device.offloads";
     const WHY: &str = "without them the stack handles every packet alone: several times the work for the same data";
@@ -103,6 +111,7 @@ fn offloads(device: &Device, aim: Aim) -> Option<Finding> {
     Some(Finding::host(ID, from(SLOW, aim), found, WHY).with_fix(format!("ethtool -K {name} {}", words.join(" "))))
 }
 
+/// Finding on flow control of the device's link by PAUSE frames; `None` if unknown.
 fn pause(device: &Device) -> Option<Finding> {
     const ID: &str = "device.pause";
     const WHY: &str = "at both edges it keeps a switch or receiver that is slower for a moment from dropping packets";
@@ -116,6 +125,7 @@ fn pause(device: &Device) -> Option<Finding> {
     })
 }
 
+/// Finding on the device's rings, which should have their greatest size; `None` if unknown.
 fn rings(device: &Device, aim: Aim) -> Option<Finding> {
     const ID: &str = "device.rings";
     const WHY: &str = "packets that come while the processor is busy elsewhere wait there, or are lost";
@@ -132,6 +142,8 @@ fn rings(device: &Device, aim: Aim) -> Option<Finding> {
     Some(Finding::host(ID, from(FAST, aim), found, WHY).with_fix(format!("ethtool -G {name} {}", words.join(" "))))
 }
 
+/// Finding on the spread of the device's receive work over processors; `None` with one processor,
+/// or if the number of queues is unknown.
 fn interrupts(device: &Device, host: &HostFacts, aim: Aim) -> Option<Finding> {
     const ID: &str = "device.interrupts";
     const WHY: &str = "one processor then does all the work of the network, and often that of the program as well";
@@ -167,6 +179,7 @@ fn interrupts(device: &Device, host: &HostFacts, aim: Aim) -> Option<Finding> {
     }
 }
 
+/// Finding on the NUMA node of the device; `None` if it is unknown, or the host has one node only.
 fn node(device: &Device, aim: Aim) -> Option<Finding> {
     const ID: &str = "device.node";
     const WHY: &str = "from another node, every byte crosses the link between the nodes, several times";

@@ -10,11 +10,13 @@ use crate::{Aim, HostFacts};
 /// Clock sources that take a trip to a slow device for every reading.
 const SLOW_SOURCES: [&str; 4] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies"];
 
+/// Findings on the host's clock, io_uring, eBPF and the measured disk.
 pub(super) fn judge(host: &HostFacts, aim: Aim) -> Vec<Finding> {
     let findings = [clock_source(host), synchronized(host), io_uring(host), ebpf(host)];
     findings.into_iter().flatten().chain(disk(host, aim)).collect()
 }
 
+/// Finding on the clock source: a warning for one that is slow to read; `None` if unknown.
 fn clock_source(host: &HostFacts) -> Option<Finding> {
     const ID: &str = "clock.source";
     const WHY: &str = "TCP reads the clock for every packet that it paces";
@@ -32,6 +34,7 @@ fn clock_source(host: &HostFacts) -> Option<Finding> {
     })
 }
 
+/// Finding on whether the host's clock is synchronized; `None` if unknown.
 fn synchronized(host: &HostFacts) -> Option<Finding> {
     const ID: &str = "clock.synchronized";
     const WHY: &str = "times of files and lines of logs are compared between hosts (--update goes by them)";
@@ -43,6 +46,7 @@ fn synchronized(host: &HostFacts) -> Option<Finding> {
     })
 }
 
+/// Finding on io_uring; `None` if it was not checked.
 fn io_uring(host: &HostFacts) -> Option<Finding> {
     const ID: &str = "disk.io_uring";
     const WHY: &str = "without it copies use threads for the disk, which takes more of the processors";
@@ -55,12 +59,15 @@ fn io_uring(host: &HostFacts) -> Option<Finding> {
     })
 }
 
+/// Finding on congestion control by eBPF; `None` if it was not checked.
 fn ebpf(host: &HostFacts) -> Option<Finding> {
     const ID: &str = "tcp.ebpf";
     const WHY: &str = "without it --cc has the kernel's own congestion control only";
     Some(ability(ID, "congestion control can be loaded by eBPF", &host.abilities.as_ref()?.ebpf, WHY))
 }
 
+/// Finding on a kernel feature: `good` is its text if the feature is available, else a note with
+/// the obstacle.
 fn ability(id: &'static str, good: &str, ability: &Ability, why: &'static str) -> Finding {
     let Some(obstacle) = &ability.obstacle else {
         return Finding::host(id, Severity::Ok, good, why);
@@ -72,6 +79,8 @@ fn ability(id: &'static str, good: &str, ability: &Ability, why: &'static str) -
     }
 }
 
+/// Findings on the measured rates of a disk, compared with the aim's, and on direct I/O; none if no
+/// disk was measured.
 fn disk(host: &HostFacts, aim: Aim) -> Vec<Finding> {
     const WHY: &str = "a disk slower than the path is what limits a transfer";
     const WHY_DIRECT: &str =

@@ -6,7 +6,8 @@ use super::finding::Finding;
 use super::{buffers, device, host, path, tcp};
 use crate::{Aim, HostFacts, PathFacts};
 
-/// Judges what was found by the aim: the host first, and what matters most first.
+/// Findings on the host and on the path, judged by the aim: those of the host first, in each group
+/// the most severe first. `path` is `None` if no path was measured.
 #[must_use]
 pub fn judge(host: &HostFacts, path: Option<&PathFacts>, aim: Aim) -> Vec<Finding> {
     let mut findings = buffers::judge(host, aim);

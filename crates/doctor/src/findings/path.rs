@@ -13,6 +13,8 @@ const BATCH: ByteCount = ByteCount::from_kib(64);
 /// measured.
 const SAFE: Ratio = Ratio::new(8, 10);
 
+/// Findings on a measured path: MTU, round-trip time, capacity, loss, bursts, values that were not
+/// measured, and routes.
 pub(super) fn judge(path: &PathFacts, host: &HostFacts, aim: Aim) -> Vec<Finding> {
     let measured = &path.measured;
     let known = |(capacity, round_trip): (Capacity, Span)| (capacity.rate, round_trip);
@@ -47,6 +49,7 @@ fn routes(path: &PathFacts) -> impl Iterator<Item = Finding> {
     })
 }
 
+/// Finding on the path MTU, compared with that of the first device; `None` if it is unknown.
 fn mtu(path: &PathFacts, host: &HostFacts) -> Option<Finding> {
     const ID: &str = "path.mtu";
     const WHY: &str = "larger packets are cut or dropped on the way, and TCP must learn that first";
@@ -63,11 +66,14 @@ fn mtu(path: &PathFacts, host: &HostFacts) -> Option<Finding> {
     })
 }
 
+/// Finding that tells the measured round-trip time.
 fn round_trip(measured: Span) -> Finding {
     const WHY: &str = "times the rate, it is what must be in flight";
     Finding::path("path.rtt", Severity::Ok, format!("round-trip time {measured}"), WHY)
 }
 
+/// Finding on the measured rate of the path, compared with the aim's; a warning also if windows
+/// limited it.
 fn capacity(measured: Capacity, aim: Aim) -> Finding {
     const ID: &str = "path.capacity";
     const WHY: &str = "no transfer is faster than this";
@@ -89,6 +95,7 @@ fn capacity(measured: Capacity, aim: Aim) -> Finding {
     Finding::path(ID, Severity::Ok, format!("the path carried {rate}"), WHY)
 }
 
+/// Finding on the rate that was measured through ssh: a lower bound only.
 fn capacity_through_ssh(Capacity { rate, .. }: Capacity) -> Finding {
     const WHY: &str = "one ssh connection carries at most its channel's window in a round trip, whatever the limits of both hosts; copies use as many as the path needs";
     let found = format!("at least {rate}, over one connection through ssh");
@@ -103,6 +110,8 @@ fn mathis(segment: ByteCount, round_trip: Span, loss: f64) -> Rate {
     Rate::from_bits_per_second((per_round_trip / round_trip.as_secs_f64().max(1e-9)) as u64)
 }
 
+/// Finding on the path's own loss: a warning if it would keep Reno below a safe rate. `shape`:
+/// capacity and round-trip time of the path.
 fn loss(measured: Loss, shape: (Rate, Span), path: &PathFacts, host: &HostFacts) -> Finding {
     const ID: &str = "path.loss";
     const WHY: &str = "what is lost well below the capacity is not of the sender's making, and TCP slows down for it";
@@ -127,6 +136,8 @@ fn loss(measured: Loss, shape: (Rate, Span), path: &PathFacts, host: &HostFacts)
     }
 }
 
+/// Finding on the bursts that the path buffers: whether those of TCP's batches and of an unpaced
+/// start pass. `shape`: capacity and round-trip time of the path.
 fn burst(measured: Burst, shape: (Rate, Span), path: &PathFacts, host: &HostFacts) -> Finding {
     const ID: &str = "path.burst";
     const WHY: &str = "what comes faster than the bottleneck must wait there, and what finds no room is lost";
@@ -160,6 +171,7 @@ fn burst(measured: Burst, shape: (Rate, Span), path: &PathFacts, host: &HostFact
     Finding::path(ID, Severity::Note, found, WHY).with_fix(format!("icdc copy --rate {rate} SRC {}", path.destination))
 }
 
+/// Finding that names the values which no run has measured, and why; `None` if all were.
 fn unmeasured(path: &PathFacts) -> Option<Finding> {
     const WHY: &str = "the runs are few and short, and a step begins only when there is time for it";
     const WHY_SSH: &str = "what goes through ssh does not show what the path loses and buffers";

@@ -18,6 +18,7 @@ struct Switch {
     why: &'static str,
 }
 
+/// Checks of the switches of TCP.
 const SWITCHES: [Switch; 7] = [
     Switch {
         id: "tcp.window_scaling",
@@ -84,11 +85,13 @@ const SWITCHES: [Switch; 7] = [
     },
 ];
 
+/// Findings on TCP's switches, its congestion control and the default queueing discipline.
 pub(super) fn judge(host: &HostFacts, aim: Aim) -> Vec<Finding> {
     let switches = SWITCHES.iter().filter_map(|switch| judge_switch(switch, host));
     switches.chain(congestion(host, aim)).chain(choices(host)).chain(default_qdisc(host)).collect()
 }
 
+/// Finding on one switch, with the change if it is set wrong; `None` if it could not be read.
 fn judge_switch(switch: &Switch, host: &HostFacts) -> Option<Finding> {
     let &Switch { id, name, off, severity, good, bad, why } = switch;
     let numbers = match host.sysctls.numbers(name, 1) {
@@ -105,10 +108,12 @@ fn judge_switch(switch: &Switch, host: &HostFacts) -> Option<Finding> {
     Some(Finding::host(id, severity, bad, why).with_change(change, &numbers))
 }
 
+/// Identifier of the finding on path MTU discovery by probes.
 const MTU_PROBING: &str = "tcp.mtu_probing";
 /// MTU of Ethernet; every path supports it, except for tunnels.
 const USUAL_MTU: u64 = 1500;
 
+/// Whether a device of the host has an MTU above 1500 bytes.
 fn has_large_packets(host: &HostFacts) -> bool {
     host.devices.iter().any(|device| device.mtu.is_some_and(|mtu| mtu.as_u64() > USUAL_MTU))
 }
@@ -153,6 +158,7 @@ fn choices(host: &HostFacts) -> Option<Finding> {
     Some(if better { finding.with_fix(fix()) } else { finding })
 }
 
+/// Finding on the queueing discipline that new devices get; `None` if it could not be read.
 fn default_qdisc(host: &HostFacts) -> Option<Finding> {
     const ID: &str = "qdisc.default";
     const WHY: &str =

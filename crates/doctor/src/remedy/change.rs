@@ -11,7 +11,7 @@ pub struct Change {
     pub to: Setting,
 }
 
-/// A value. Limits are only ever raised.
+/// New value of a setting: least numbers, or an exact one. Limits are only ever raised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// Each number is to be at least this.
@@ -33,6 +33,7 @@ impl Change {
         if value.contains(' ') { format!("sysctl -w {name}='{value}'") } else { format!("sysctl -w {name}={value}") }
     }
 
+    /// Numbers of the setting after the change, given the `current` ones.
     fn applied_to(&self, current: &[u64]) -> Vec<u64> {
         match &self.to {
             Setting::AtLeast(least) => current.iter().zip(least).map(|(now, least)| *now.max(least)).collect(),

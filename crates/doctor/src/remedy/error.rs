@@ -56,6 +56,7 @@ pub enum RemedyError {
 }
 
 impl RemedyError {
+    /// Error of a `call` on `path`: [`Self::Denied`] if permission is missing, else [`Self::Io`].
     pub(super) fn io(call: &'static str, path: &Path, cause: io::Error) -> Self {
         let path = path.to_owned();
         match cause.kind() {

@@ -121,7 +121,8 @@ fn wanted(system: &System, change: &Change) -> Option<(String, String)> {
     Some((normal(&text), sysctl::text(&change.wanted(&current)?)))
 }
 
-/// The kernel writes tabs between numbers, people write spaces.
+/// Text of a setting with single spaces between its numbers: the kernel writes tabs, people write
+/// spaces.
 fn normal(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -156,7 +157,8 @@ fn save(system: &System, note: &Note) -> Result<(), RemedyError> {
     write::atomically(&drop_in, &text, 0o644).map_err(|error| RemedyError::io("write", &drop_in, error))
 }
 
-/// A file of that name that icdc did not write must not be lost.
+/// Checks that the drop-in is icdc's or missing: an error for another file of that name, which must
+/// not be overwritten.
 fn check_drop_in(system: &System) -> Result<(), RemedyError> {
     let path = system.path(DROP_IN);
     match fs::read(&path) {
@@ -167,6 +169,7 @@ fn check_drop_in(system: &System) -> Result<(), RemedyError> {
     }
 }
 
+/// Removes a file, durably; a missing one is no error.
 fn remove(path: &Path) -> Result<(), RemedyError> {
     match write::remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(RemedyError::io("remove", path, error)),

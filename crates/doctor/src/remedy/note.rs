@@ -11,6 +11,7 @@ use super::error::RemedyError;
 use super::outcome::Set;
 use crate::sysctl::{CHANGEABLE, numbers};
 
+/// Version of the format of the record's file.
 const VERSION: u32 = 1;
 
 /// Settings that this program has changed, by name, each with the value before and the value set,
@@ -63,6 +64,7 @@ impl Note {
         Ok(note)
     }
 
+    /// The record as JSON text for its file.
     pub(super) fn text(&self) -> String {
         let settings = self.entries.iter().map(|(name, entry)| ((*name).to_owned(), entry.clone())).collect();
         let written = Written { version: VERSION, settings };

@@ -30,6 +30,7 @@ pub(super) fn in_place(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(format!("{text}\n").as_bytes())
 }
 
+/// Directory of a file.
 fn directory(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }

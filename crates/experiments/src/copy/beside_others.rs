@@ -17,9 +17,13 @@ use crate::harness::hosts::paths::path;
 use crate::harness::measurement::arrivals::Arrivals;
 use crate::harness::traffic::cross_traffic::{CrossTraffic, TrafficPhase};
 
+/// Rate of the path.
 pub(crate) const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
+/// Round-trip time of the path.
 pub(crate) const ROUND_TRIP: Span = Span::from_millis(300);
+/// Size of the path's queue.
 pub(crate) const QUEUE: ByteCount = ByteCount::new(25_000_000);
+/// Length of each phase with and without cross-traffic.
 const HALF_PERIOD: Span = Span::from_secs(5);
 /// Time before the cross-traffic begins, in which the connection is established and its first byte
 /// arrives.
@@ -31,8 +35,8 @@ pub(crate) fn others(share: u64) -> CrossTraffic {
     CrossTraffic { rate: RATE.scaled(share, 100), quiet: QUIET, half_period: HALF_PERIOD }
 }
 
-/// Phase of the cross-traffic, in the receiver's time since its first byte, and the payload rate
-/// that the path has free in it.
+/// A phase with or without cross-traffic, in the receiver's time since its first byte, with the
+/// payload rate that the path has free in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResidualPhase {
     pub(crate) from: Span,
@@ -40,7 +44,8 @@ pub(crate) struct ResidualPhase {
     pub(crate) payload: Rate,
 }
 
-/// Rates that the cross-traffic left, in the receiver's time since its first byte.
+/// Payload rates that the cross-traffic left free, phase by phase in the receiver's time since its
+/// first byte.
 #[derive(Debug)]
 pub(crate) struct ResidualCapacity(Vec<ResidualPhase>);
 

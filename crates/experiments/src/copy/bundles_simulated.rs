@@ -17,7 +17,8 @@ use crate::harness::hosts::paths::path;
 use crate::harness::measurement::rate_control;
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `bundles-sim` of `icdc lab run`: simulated rate of 16 to 64 connections steered as one
+/// at 100 and 400 Gbit/s.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "bundles-sim",
     about: "simulated: 16 to 64 connections of an ordinary user at 100 and 400 Gbit/s and 300 ms",
@@ -28,10 +29,11 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 
 const GIGABIT: u64 = 1_000_000_000;
 const ROUND_TRIP: Span = Span::from_millis(300);
+/// Simulated time in a full run of the scenario.
 const DURATION: Span = Span::from_secs(60);
 const MTU: u64 = 9000;
 
-/// A path, and how many connections are on it.
+/// Case: the rate of a path, and the number of connections that are steered as one on it.
 #[derive(Clone, Copy)]
 struct Bundled {
     gigabits: u64,
@@ -39,12 +41,14 @@ struct Bundled {
 }
 
 impl Bundled {
+    /// Settings of the path.
     fn settings(self) -> Settings {
         let rate = Rate::from_bits_per_second(self.gigabits * GIGABIT);
         let queue = rate * ROUND_TRIP / 10;
         Settings::symmetric(icdc_path::Settings { mtu: ByteCount::new(MTU), ..path(rate, ROUND_TRIP, queue) })
     }
 
+    /// Simulation of all connections as one bundle, each with its share of the receive window.
     fn simulation(self, duration: Span) -> Simulation {
         let settings = self.settings();
         let most = (settings.bandwidth_delay() + settings.forward.queue) * 2 / self.connections;

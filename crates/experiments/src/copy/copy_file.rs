@@ -23,7 +23,8 @@ use crate::harness::processes::scratch::Scratch;
 use crate::harness::scenario::Scenario;
 use crate::harness::traffic::loopback::in_turns;
 
-/// The scenario that this module describes.
+/// Scenario `copy-file` of `icdc lab run`: one large file between two hosts of this machine, by
+/// icdc, rsync and scp, beside the disk alone.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "copy-file",
     about: "a file of 3 GiB between two hosts of this machine, on disk and in memory: rate, processor, memory, beside rsync, scp and fio",
@@ -32,7 +33,9 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
+/// Size of the file.
 const SIZE: ByteCount = ByteCount::from_mib(3 << 10);
+/// Size of the file in a quick run of the scenario.
 const QUICK_SIZE: ByteCount = ByteCount::from_mib(64);
 const RUNS: u64 = 5;
 /// Time limit of fio.
@@ -58,7 +61,8 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(Report { tables, failures, ..Report::default() })
 }
 
-/// Rates of the disk alone, reading and writing.
+/// Measures the rates of the disk alone by fio, reading `source` and writing `aside`; gives the
+/// table.
 fn disk_alone(
     bench: &Bench<'_>,
     source: &Path,
@@ -84,6 +88,7 @@ fn disk_alone(
     })
 }
 
+/// Runs fio on a file; returns its rate. `access`: `read` or `write`.
 fn fio(access: &'static str, file: &Path, size: ByteCount) -> Result<Rate, ExperimentError> {
     let mut command = Command::new("fio");
     command.args(["--output-format=json", "--direct=1", "--bs=4M", "--iodepth=8", "--ioengine=io_uring"]);

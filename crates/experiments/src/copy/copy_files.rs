@@ -18,7 +18,8 @@ use crate::harness::error::ExperimentError;
 use crate::harness::processes::scratch::Scratch;
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `copy-files` of `icdc lab run`: many small files and a sparse one between two hosts of
+/// this machine, by icdc, rsync and scp.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "copy-files",
     about: "20,000 and 100,000 files of 4 KiB and a sparse one of 1 TiB between two hosts of this machine: time, processor, memory, beside rsync, scp",
@@ -27,11 +28,15 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
+/// Size of each small file.
 const SIZE: ByteCount = ByteCount::from_kib(4);
+/// Number of small files in a folder.
 const EACH_FOLDER: u32 = 500;
+/// Number of bytes of the sparse file that are no hole.
 const DATA_IN_SPARSE: usize = 1 << 20;
 const RUNS: u64 = 3;
 
+/// Amounts of files that are copied.
 struct FilesExtent {
     folders: u32,
     more_folders: u32,
@@ -39,8 +44,10 @@ struct FilesExtent {
     sparse: ByteCount,
 }
 
+/// Extent of a full run of the scenario.
 const WHOLE: FilesExtent =
     FilesExtent { folders: 40, more_folders: 200, each: EACH_FOLDER, sparse: ByteCount::from_mib(1 << 20) };
+/// Extent of a quick run of the scenario.
 const QUICK: FilesExtent = FilesExtent { folders: 4, more_folders: 10, each: 50, sparse: ByteCount::from_mib(1 << 10) };
 
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {

@@ -29,13 +29,14 @@ use crate::harness::processes::scratch::{Scratch, contents};
 use crate::harness::repetition::attempts::{self, Figures};
 use crate::harness::repetition::resolution::Resolution;
 
-/// Directory of a scratch into which is copied.
+/// Name of the directory in the scratch into which files are copied.
 pub(crate) const DESTINATION: &str = "b";
 /// Time after which start-up is over, unless ten round trips take longer.
 const SETTLING: Span = Span::from_secs(5);
+/// Number of round trips after which start-up is over, where that is later than [`SETTLING`].
 const SETTLING_ROUND_TRIPS: u64 = 10;
 
-/// A copy as a scenario requests it.
+/// An `icdc copy` from host a to host b, as a scenario requests it.
 pub(crate) struct Copying<'a> {
     /// Settings of the lab.
     pub(crate) settings: Settings,
@@ -53,7 +54,7 @@ pub(crate) struct Copying<'a> {
     pub(crate) limit: Span,
 }
 
-/// Result of a copy through a lab.
+/// Result of an `icdc copy` through a lab, from its output and the lab's counters.
 pub(crate) struct Copied {
     /// Time from the start of the command to its exit.
     pub(crate) took: Span,
@@ -98,7 +99,8 @@ impl CopySummary {
     }
 }
 
-/// A line of type `progress` in icdc's JSON output.
+/// A line of type `progress` in icdc's JSON output: blocks of the receiver's ring in use and in
+/// all.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct CopyProgress {
@@ -106,14 +108,14 @@ pub(crate) struct CopyProgress {
     pub(crate) ring_blocks: u32,
 }
 
-/// A line of type `pace` in icdc's JSON output.
+/// A line of type `pace` in icdc's JSON output: the reason for a change of the sending rate.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PaceChange {
     pub(crate) reason: String,
 }
 
-/// A line of type `item` in icdc's JSON output.
+/// A line of type `item` in icdc's JSON output: the path of a file or directory, and its outcome.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct CopyItem {
@@ -121,6 +123,7 @@ pub(crate) struct CopyItem {
     pub(crate) outcome: String,
 }
 
+/// A line of `icdc copy --json`, by its type.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum CopyLine {
@@ -164,7 +167,8 @@ pub(crate) fn run_beside<T>(
     attempts::unspoilt_after(bench, tolerance, settle, once, |(copied, _)| copied.spoilt.as_deref())
 }
 
-/// The copy itself, in an existing lab. `item` receives each published item.
+/// Runs the copy once, in an existing lab. `item` is called with each item that the program
+/// reports.
 pub(crate) fn copy(
     bench: &Bench<'_>,
     lab: &Lab,
@@ -202,6 +206,7 @@ pub(crate) fn copy(
     Ok(CopyOutput { took: ended.took, summary, progress, paces })
 }
 
+/// Adds the lab's counters to a copy's output; invalid if packets were later than `tolerance`.
 fn conclude(lab: &Lab, said: CopyOutput, tolerance: Span) -> Result<Copied, ExperimentError> {
     let page = lab.page()?;
     let CopyOutput { took, summary, progress, paces } = said;
@@ -232,6 +237,7 @@ pub(crate) struct SteadyCopy {
 }
 
 impl SteadyCopy {
+    /// Figures of a copy after start-up, from the wire's recording.
     pub(crate) fn of(recording: &Recording, settings: &Settings) -> Self {
         let settling = SETTLING.max(settings.round_trip() * SETTLING_ROUND_TRIPS);
         let from = (settling.as_millis() as usize).min(recording.bins.len());

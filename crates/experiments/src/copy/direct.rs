@@ -26,7 +26,7 @@ use crate::harness::processes::resident;
 use crate::harness::processes::scratch::{Scratch, contents};
 use crate::harness::processes::server::Server;
 
-/// Directory of the scratch into which programs copy.
+/// Name of the directory in the scratch into which programs copy.
 const DESTINATION: &str = "b";
 /// Time limit of a copy.
 const LIMIT: Span = Span::from_secs(1800);
@@ -34,7 +34,7 @@ const LIMIT: Span = Span::from_secs(1800);
 /// queue: otherwise packets of a sender that moves to another processor would be reordered.
 const STEER: &str = "mount -t sysfs sysfs /sys && echo 1 >/sys/class/net/eth0/queues/rx-0/rps_cpus";
 
-/// A program that copies.
+/// A program that copies, in comparisons between two hosts of this machine.
 #[derive(Clone, Copy)]
 pub(crate) enum Copier {
     /// icdc, started at host b by a plain remote shell.
@@ -74,7 +74,8 @@ pub(crate) struct DirectCopy {
     pub(crate) failure: Option<String>,
 }
 
-/// The two hosts, and their files.
+/// Two hosts of this machine that a veth pair joins, with the files and servers for copies between
+/// them.
 pub(crate) struct Direct<'a> {
     pub(crate) near: PlainHost,
     far: PlainHost,
@@ -152,6 +153,7 @@ impl<'a> Direct<'a> {
         Ok(DirectCopy { took, processor, resident, failure })
     }
 
+    /// Command by which `copier` copies `source` from host a to the destination on host b.
     fn command(
         &self,
         bench: &Bench<'_>,

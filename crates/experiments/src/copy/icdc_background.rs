@@ -17,7 +17,8 @@ use crate::harness::measurement::rights::Rights;
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `icdc-background` of `icdc lab run`: an icdc flow beside cross-traffic that is on and
+/// off (ICDC, figures 9 and 10).
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-background",
     about: "beside traffic of 10 to 60 % of the path that switches every 5 s: what icdc gets of the rest (ICDC, figures 9 and 10)",
@@ -28,10 +29,11 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 
 /// Rates of the cross-traffic, in per cent of the path.
 const SHARES: [u64; 4] = [50, 10, 30, 60];
+/// Length of a measurement in seconds.
 const SECONDS: u64 = 60;
 const SECOND: Span = Span::from_secs(1);
 
-/// A flow, and the capacity that the cross-traffic left.
+/// Row of the table: a flow beside cross-traffic, and the capacity that this left.
 struct BackgroundRun {
     share: u64,
     rights: Rights,
@@ -97,6 +99,7 @@ impl BackgroundRun {
         format!("{} %, {}", self.share, self.rights.name())
     }
 
+    /// Payload of the flow by the millisecond since its first byte.
     fn arrivals(&self) -> Arrivals<'_> {
         Arrivals::new(&self.measured.summary.series_ms)
     }
@@ -108,6 +111,7 @@ impl BackgroundRun {
         self.measured.summary.retransmitted_segments as f64 / segments.max(1.0) * 100.0
     }
 
+    /// Cells of the row in the table.
     fn row(&self) -> Vec<String> {
         let full = payload_rate(&path(RATE, ROUND_TRIP, QUEUE));
         let are_there = |phase: &ResidualPhase| phase.payload < full.scaled(99, 100);
@@ -129,6 +133,7 @@ impl BackgroundRun {
         ]
     }
 
+    /// Plot of the flow's payload rate and of the rate that was left, over time.
     fn plot(&self) -> Plot {
         let arrivals = self.arrivals();
         let rates = arrivals.rates(Span::ZERO, Span::MAX);

@@ -23,7 +23,8 @@ use crate::harness::processes::scratch::Scratch;
 use crate::harness::repetition::attempts;
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `icdc-disk` of `icdc lab run`: copies from disk to disk over 1 Gbit/s and 300 ms (ICDC,
+/// figure 11).
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-disk",
     about: "disk to disk over 1 Gbit/s and 300 ms, the rate found by itself: queue, loss, with and without privileges (ICDC, figure 11)",
@@ -34,6 +35,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(300);
+/// Sizes of the path's queue that are measured.
 const QUEUES: [ByteCount; 2] = [ByteCount::new(25_000_000), ByteCount::new(2_500_000)];
 /// Loss ratio, and the required goodput in Mbit/s, with privileges and without.
 const LOSSES: [(f64, [Option<u32>; 2]); 3] =
@@ -44,10 +46,12 @@ const DROPS: [&str; 2] = ["0", "less than 1e-5"];
 const VARIATIONS: [u32; 2] = [10, 25];
 /// Size of the file: 26 s at TCP's full payload rate, of which 20 s are after start-up.
 const SIZE: ByteCount = ByteCount::new(3_000_000_000);
+/// Size of the file in a quick run of the scenario.
 const QUICK_SIZE: ByteCount = ByteCount::new(700_000_000);
 const RUNS: u64 = 5;
 
-/// Runs of one queue, loss ratio and set of privileges.
+/// Row of the table: queue, random loss ratio and privileges, with the required goodput in Mbit/s
+/// (`wanted`), and its runs.
 struct DiskRuns {
     queue: ByteCount,
     loss: f64,
@@ -61,6 +65,7 @@ impl DiskRuns {
         format!("{}, queue {}, loss {}", self.rights.name(), self.queue, ratio(self.loss))
     }
 
+    /// Settings of the lab; `seed` is that of the random loss.
     fn settings(&self, seed: u64) -> Settings {
         let forward =
             icdc_path::Settings { loss: Model::Random(self.loss), seed, ..path(RATE, ROUND_TRIP, self.queue) };
@@ -114,10 +119,12 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
+/// Messages about invalid runs of a row, for the report.
 fn failures(cell: &DiskRuns) -> Vec<String> {
     attempts::failures(cell.runs.iter().map(|copied| (cell.name(), &copied.spoilt)))
 }
 
+/// Table with a row for each queue, loss ratio and set of privileges, beside the requirements.
 fn table(cells: &[DiskRuns]) -> Table {
     let row = |cell: &DiskRuns| {
         let settings = cell.settings(1);

@@ -25,7 +25,8 @@ use crate::harness::measurement::rights::Rights;
 use crate::harness::processes::scratch::Scratch;
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `icdc-fast` of `icdc lab run`: the highest rate from memory to disk, held for 180 s
+/// (ICDC, figure 12).
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-fast",
     about: "memory to disk over a short path of 10 Gbit/s: the highest rate that this machine reaches, held for 180 s (ICDC, figure 12)",
@@ -69,12 +70,14 @@ struct FastExtent {
     room: ByteCount,
 }
 
+/// Extent of a full run of the scenario.
 const WHOLE: FastExtent = FastExtent {
     file: ByteCount::from_mib(2048),
     names: 6,
     hold: Span::from_secs(180),
     room: ByteCount::from_mib(20 << 10),
 };
+/// Extent of a quick run of the scenario.
 const QUICK: FastExtent = FastExtent {
     file: ByteCount::from_mib(256),
     names: 10,
@@ -150,6 +153,7 @@ fn reached(copied: &Copied, settings: &Settings) -> f64 {
     if steady > 0.0 { steady } else { copied.summary.bytes as f64 * 8.0 / copied.took.as_secs_f64() }
 }
 
+/// Table with a column for each copy, beside the paper's values.
 fn table(runs: &[(String, Copied)], settings: &Settings) -> Table {
     let row = |name: &str, paper: &str, value: &dyn Fn(&Copied) -> String| {
         let mark = |copied: &Copied| if copied.spoilt.is_some() { " (invalid)" } else { "" };
@@ -189,6 +193,7 @@ fn table(runs: &[(String, Copied)], settings: &Settings) -> Table {
     }
 }
 
+/// Plot of the throughput of a copy.
 fn plots(name: &str, copied: &Copied, settings: &Settings) -> Vec<Plot> {
     let mut plots = copied.recording.plots(&settings.forward);
     plots.truncate(1);

@@ -24,7 +24,8 @@ use crate::harness::hosts::paths::path;
 use crate::harness::measurement::rate_control;
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `icdc-sim` of `icdc lab run`: the algorithm `icdc` simulated, alone at 10 and 100
+/// Gbit/s and beside other algorithms.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-sim",
     about: "simulated: icdc at 10 and 100 Gbit/s and 300 ms by loss, and beside CUBIC, Reno and itself",
@@ -34,6 +35,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 const GIGABIT: u64 = 1_000_000_000;
+/// Random loss ratios of the paths that icdc uses alone.
 const LOSSES: [f64; 3] = [0.0, 1e-7, 1e-6];
 /// Queue size, as time at the path's rate.
 const QUEUE: Span = Span::from_millis(20);
@@ -47,14 +49,18 @@ struct SimulatedPath {
     duration: Span,
 }
 
+/// Paths that icdc uses alone, in a full run of the scenario.
 const LINES: [SimulatedPath; 2] = [line(10, 1500, 300, 60), line(100, 9000, 300, 60)];
+/// Paths that icdc uses alone, in a quick run of the scenario.
 const QUICK_LINES: [SimulatedPath; 1] = [line(1, 9000, 100, 10)];
 
+/// A path of this rate in Gbit/s, MTU in bytes, round trip in ms, and simulated time in seconds.
 const fn line(gigabits: u64, mtu: u64, millis: u64, seconds: u64) -> SimulatedPath {
     SimulatedPath { gigabits, mtu, round_trip: Span::from_millis(millis), duration: Span::from_secs(seconds) }
 }
 
 impl SimulatedPath {
+    /// Settings of the path; `seed` is that of the random loss.
     fn settings(&self, loss: f64, seed: u64) -> Settings {
         let rate = Rate::from_bits_per_second(self.gigabits * GIGABIT);
         Settings::symmetric(icdc_path::Settings {
@@ -70,7 +76,7 @@ impl SimulatedPath {
     }
 }
 
-/// Two flows that share a path.
+/// A flow of icdc and a rival that share a path, with what is required of them.
 #[derive(Clone, Copy)]
 struct Pair {
     rival: &'static str,
@@ -79,7 +85,9 @@ struct Pair {
     required: (&'static str, &'static str),
 }
 
+/// Round-trip time of the shared paths; that of a rival may be longer.
 const ROUND_TRIP: Span = Span::from_millis(50);
+/// Rivals of icdc on a shared path.
 const PAIRS: [Pair; 4] = [
     Pair { rival: "cubic", rival_round_trip: ROUND_TRIP, required: ("35 to 65", "") },
     Pair { rival: "reno", rival_round_trip: ROUND_TRIP, required: ("35 to 65", "") },
@@ -88,6 +96,7 @@ const PAIRS: [Pair; 4] = [
 ];
 /// Rates of the shared paths in Mbit/s, each with its number of runs.
 const SHARED: [(u64, u64); 2] = [(100, 8), (1000, 4)];
+/// Simulated time of two flows on a shared path, in a full run of the scenario.
 const TOGETHER: Span = Span::from_secs(120);
 
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
@@ -102,6 +111,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(report)
 }
 
+/// Simulates icdc alone on each path by loss ratio; adds table and plots to the report.
 fn alone(bench: &Bench<'_>, report: &mut Report) -> Result<(), ExperimentError> {
     let lines = if bench.quick { &QUICK_LINES[..] } else { &LINES[..] };
     let icdc = rate_control::algorithm("icdc");
@@ -169,6 +179,7 @@ fn line_of(loss: f64, record: &Recorder) -> Series {
     Series::new(&format!("loss {}", ratio(loss)), Stroke::Line, tenths.map(point).collect::<Vec<_>>())
 }
 
+/// Simulates icdc beside each rival at one rate; gives the table of their shares.
 fn together(bench: &Bench<'_>, megabits: u64, runs: u64, duration: Span) -> Result<Table, ExperimentError> {
     let rate = Rate::from_bits_per_second(megabits * 1_000_000);
     let settings = Settings::symmetric(path(rate, ROUND_TRIP, rate * ROUND_TRIP));

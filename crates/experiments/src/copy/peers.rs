@@ -25,7 +25,7 @@ use crate::harness::hosts::commands::FAR;
 use crate::harness::processes::programs::installed;
 use crate::harness::processes::scratch::Scratch;
 
-/// Kind of data that is copied.
+/// Kind of data that a comparison copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     /// A single file.
@@ -37,7 +37,7 @@ pub(crate) enum Load {
 /// The command line of a far end, and the port on which it listens.
 type FarEndCommand = (fn(&Place) -> Vec<String>, u16);
 
-/// Another copying program, with its command lines.
+/// Another program that copies, with its command line and that of its far end.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     /// Programs of which all must be installed.
@@ -49,7 +49,8 @@ pub(crate) struct Peer {
     copy: fn(&Place, Load, &str) -> Vec<String>,
 }
 
-/// Values to be filled in to the command lines.
+/// Paths that the command lines of copying programs need: destination, ssh and its server, and
+/// their configurations.
 pub(crate) struct Place {
     /// Destination directory on host b.
     pub(crate) destination: String,
@@ -63,12 +64,18 @@ pub(crate) struct Place {
 
 /// Directory that sshd requires.
 const SSHD_DIRECTORY: &str = "/run/sshd";
+/// TCP port of the ssh server in the lab.
 const SSH_PORT: u16 = 2222;
+/// TCP port of rsync's daemon in the lab.
 const RSYNC_PORT: u16 = 8730;
+/// TCP port of the GridFTP server in the lab.
 const GRIDFTP_PORT: u16 = 2811;
+/// TCP port of the XRootD server in the lab.
 const XROOTD_PORT: u16 = 1094;
+/// TCP port of rclone's WebDAV server in the lab.
 const WEBDAV_PORT: u16 = 8080;
 
+/// All other copying programs that icdc is compared with, installed or not.
 static PEERS: [Peer; 9] = [
     Peer {
         name: "scp",
@@ -231,6 +238,7 @@ impl Peer {
 pub(crate) struct SshdDirectory(bool);
 
 impl SshdDirectory {
+    /// Makes the directory, unless it exists.
     pub(crate) fn new() -> Self {
         Self(fs::create_dir(SSHD_DIRECTORY).is_ok())
     }
@@ -294,6 +302,7 @@ impl Place {
     }
 }
 
+/// A command line of owned strings.
 fn arguments(arguments: &[&str]) -> Vec<String> {
     arguments.iter().map(|&argument| argument.to_owned()).collect()
 }

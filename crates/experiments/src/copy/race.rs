@@ -37,7 +37,7 @@ pub(crate) enum FarEnd {
     Daemon,
 }
 
-/// A copying program that takes part.
+/// A copying program that is compared with others: icdc in one of its variants, or another one.
 pub(crate) enum Contender {
     /// icdc, with its far end, its privileges, and whether it knows the path.
     Icdc(FarEnd, Rights, bool),
@@ -45,7 +45,7 @@ pub(crate) enum Contender {
     Peer(&'static Peer),
 }
 
-/// Result of one run of a program.
+/// Result of one run of a copying program.
 #[derive(Default)]
 pub(crate) struct Finish {
     /// Time from the command to its exit.
@@ -78,7 +78,7 @@ impl Contender {
     }
 }
 
-/// One run of a program, as requested.
+/// One run of a copying program, as requested.
 pub(crate) struct Turn<'a> {
     pub(crate) contender: &'a Contender,
     pub(crate) load: Load,
@@ -88,7 +88,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) limit: Span,
 }
 
-/// The hosts' files and the destination of the runs.
+/// Setting of all runs of a comparison: the lab's settings, the files, the servers' keys and the
+/// destination.
 pub(crate) struct Track<'a> {
     pub(crate) settings: Settings,
     pub(crate) scratch: &'a Scratch,
@@ -156,6 +157,8 @@ impl Track<'_> {
         }
     }
 
+    /// Runs a program once, in a lab of its own; the result is marked as invalid if packets were
+    /// later than `tolerance`.
     fn attempt(&self, bench: &Bench<'_>, turn: &Turn<'_>, tolerance: Span) -> Result<Finish, ExperimentError> {
         let Turn { contender, load, source, limit } = *turn;
         let _directory = SshdDirectory::new();
@@ -192,6 +195,7 @@ impl Track<'_> {
         Ok(Finish { took: ended.took, moved, failure, overran: ended.overran, spoilt })
     }
 
+    /// Command by which icdc copies `source` from host a to the destination on host b.
     fn icdc(
         &self,
         bench: &Bench<'_>,
@@ -218,7 +222,8 @@ impl Track<'_> {
         Ok(command)
     }
 
-    /// Starts the far end that a program needs.
+    /// Starts the server that a program needs at host b (sshd, a daemon), and waits until it
+    /// listens.
     fn server(&self, bench: &Bench<'_>, lab: &Lab, contender: &Contender) -> Result<Server, ExperimentError> {
         let (arguments, port, rights) = match contender {
             Contender::Peer(peer) => peer.serve(&self.place).map(|(arguments, port)| (arguments, port, Rights::All)),
@@ -251,6 +256,7 @@ impl Track<'_> {
     }
 }
 
+/// Runs `icdc keygen` with these arguments.
 fn keygen(bench: &Bench<'_>, arguments: &[&std::ffi::OsStr]) -> Result<(), ExperimentError> {
     let ended = bounded::run(Command::new(bench.program).arg("keygen").args(arguments), TIMEOUT, |_| {})?;
     if ended.well {

@@ -22,7 +22,8 @@ use crate::harness::measurement::rights::Rights;
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `ramp` of `icdc lab run`: round trips until a flow has 90 % of the path's rate, and its
+/// losses.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ramp",
     about: "round trips to 90 % of the rate at 1 Gbit/s and 300 ms, path unknown and known, beside CUBIC and BBR",
@@ -33,7 +34,9 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(300);
+/// Sizes of the path's queue that are measured.
 const QUEUES: [ByteCount; 2] = [ByteCount::new(2_500_000), ByteCount::new(25_000_000)];
+/// Length of a measurement in seconds.
 const SECONDS: u64 = 10;
 const RUNS: u64 = 5;
 /// Length of time that the plots show.
@@ -48,6 +51,7 @@ struct FlowKind {
     required: Option<(u32, Option<&'static str>)>,
 }
 
+/// The flows that are compared; one on a known path follows the one from which the path is known.
 const CASES: [FlowKind; 6] = [
     case(RateControl::Automatic(Rights::All), false, Some((6, Some("< 2")))),
     case(RateControl::Automatic(Rights::All), true, Some((3, Some("< 2")))),
@@ -57,6 +61,7 @@ const CASES: [FlowKind; 6] = [
     case(RateControl::Named("bbr"), false, None),
 ];
 
+/// A kind of flow with its requirements, as in [`FlowKind`].
 const fn case(control: RateControl, is_known: bool, required: Option<(u32, Option<&'static str>)>) -> FlowKind {
     FlowKind { control, is_known, required }
 }
@@ -71,13 +76,14 @@ impl FlowKind {
     }
 }
 
-/// Results of a case at one queue size.
+/// Row of the table: a kind of flow and the size of the queue, with its runs.
 struct Ramps<'a> {
     case: &'a FlowKind,
     queue: ByteCount,
     runs: Vec<Measured>,
 }
 
+/// Measures the start-up of all kinds of flows before each queue; gives the report.
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let (queues, cases) = if bench.quick { (&QUEUES[..1], &CASES[..2]) } else { (&QUEUES[..], &CASES[..]) };
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
@@ -128,6 +134,7 @@ impl Ramps<'_> {
         format!("{}, queue {}", self.case.name(), self.queue)
     }
 
+    /// Cells of the row in the table.
     fn row(&self) -> Vec<String> {
         let round_trips = Spread::of(self.runs.iter().map(|measured| round_trips(measured, self.queue)));
         let frames = (RATE * ROUND_TRIP).ratio(path(RATE, ROUND_TRIP, self.queue).largest_frame());
@@ -165,6 +172,7 @@ impl Ramps<'_> {
     }
 }
 
+/// Table with a row for each queue and kind of flow.
 fn table(all: &[Ramps<'_>], runs: u64) -> Table {
     let header = [
         "queue",

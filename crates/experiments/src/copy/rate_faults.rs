@@ -28,7 +28,8 @@ use crate::harness::measurement::rights::Rights;
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `rate-faults` of `icdc lab run`: disturbances of a flow, such as another route or a
+/// cut, and its recovery.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "rate-faults",
     about: "route changes, capacity drops, cuts, a suspended receiver, jitter, lost acknowledgements, a policer: how a flow comes through",
@@ -38,7 +39,9 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
+/// Round-trip time of the path, and of the longer route.
 const ROUND_TRIP: Span = Span::from_millis(300);
+/// Round-trip time of the route before it changes to a longer one.
 const SHORT_ROUND_TRIP: Span = Span::from_millis(50);
 const QUEUE: ByteCount = ByteCount::new(2_500_000);
 /// Burst that a policer lets pass: about 20 frames of full size.
@@ -60,6 +63,7 @@ enum Fault {
     Always { change: fn(&mut Settings), seconds: u64 },
 }
 
+/// A change to a route of a longer round trip, and back after 15 s.
 const ROUTE: Fault = Fault::Path {
     lasts: Span::from_secs(15),
     round_trip: SHORT_ROUND_TRIP,
@@ -68,6 +72,7 @@ const ROUTE: Fault = Fault::Path {
     during_round_trip: ROUND_TRIP,
     cut: false,
 };
+/// A fall of the path's rate to a tenth, and back after 15 s.
 const CAPACITY: Fault = Fault::Path {
     lasts: Span::from_secs(15),
     round_trip: ROUND_TRIP,
@@ -76,6 +81,7 @@ const CAPACITY: Fault = Fault::Path {
     during_round_trip: ROUND_TRIP,
     cut: false,
 };
+/// A cut of the path for 5 s.
 const CUT: Fault = Fault::Path {
     lasts: Span::from_secs(5),
     round_trip: ROUND_TRIP,
@@ -85,6 +91,7 @@ const CUT: Fault = Fault::Path {
     cut: true,
 };
 
+/// All disturbances, with their names in the table.
 const FAULTS: [(&str, Fault); 8] = [
     ("nothing for 5 s", CUT),
     ("route 50 → 300 ms, back after 15 s", ROUTE),
@@ -103,6 +110,7 @@ const FAULTS: [(&str, Fault); 8] = [
 ];
 
 impl Fault {
+    /// Settings of the lab, with the changes of its path that the disturbance makes.
     fn settings(&self) -> Settings {
         let mut settings = Settings::symmetric(path(RATE, self.round_trip(), QUEUE));
         match *self {
@@ -124,6 +132,7 @@ impl Fault {
         settings
     }
 
+    /// Round-trip time of the path before and after the disturbance.
     fn round_trip(&self) -> Span {
         match self {
             Self::Path { round_trip, .. } => *round_trip,
@@ -147,6 +156,7 @@ impl Fault {
         }
     }
 
+    /// Length of the measurement in seconds.
     fn seconds(&self, quick: bool) -> u64 {
         match self {
             Self::Always { seconds, .. } => *seconds,
@@ -154,6 +164,7 @@ impl Fault {
         }
     }
 
+    /// Rate of the path during the disturbance.
     fn capacity(&self) -> Rate {
         match self {
             Self::Path { during, .. } => *during,
@@ -162,7 +173,7 @@ impl Fault {
     }
 }
 
-/// A flow that was disturbed, with its measurements.
+/// Row of the table: a flow that was disturbed, with its measurement.
 struct Disturbed {
     name: &'static str,
     fault: Fault,
@@ -261,14 +272,17 @@ fn times(fault: &Fault, measured: &Measured, suspended: Option<(Time, Time)>) ->
 }
 
 impl Disturbed {
+    /// Name of the row: the disturbance and the privileges.
     fn title(&self) -> String {
         format!("{}, {}", self.name, self.rights.name())
     }
 
+    /// Payload that the path delivered, by the millisecond since the first.
     fn arrivals(&self) -> Arrivals<'_> {
         Arrivals::new(&self.payload)
     }
 
+    /// Cells of the row in the table.
     fn row(&self) -> Vec<String> {
         let arrivals = self.arrivals();
         let (round_trip, end) = (self.fault.round_trip(), arrivals.length());
@@ -305,6 +319,7 @@ impl Disturbed {
         ]
     }
 
+    /// Plot of the throughput over time, with begin and end of the disturbance.
     fn plot(&self) -> icdc_report::Plot {
         let limit = payload_rate(&path(RATE, ROUND_TRIP, QUEUE));
         let mut plot = views::throughput(self.arrivals().rates(Span::ZERO, Span::MAX), Some(limit), Vec::new());

@@ -12,7 +12,7 @@ use crate::harness::figures::spread::Spread;
 use crate::harness::processes::scratch::contents;
 use crate::harness::traffic::loopback::in_turns;
 
-/// Results of the copies of one source.
+/// Results of the copies of one source by several programs.
 pub(crate) struct Rounds {
     what: String,
     copiers: Vec<Copier>,
@@ -95,6 +95,7 @@ impl Rounds {
     }
 }
 
+/// Times of copies, in seconds.
 fn seconds(copies: &[DirectCopy]) -> Spread {
     Spread::of(copies.iter().map(|copy| copy.took.as_secs_f64()))
 }

@@ -26,7 +26,8 @@ use crate::harness::measurement::rights::Rights;
 use crate::harness::processes::scratch::Scratch;
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `slow-disk` of `icdc lab run`: a copy to a disk that is slower than the path, or
+/// stalls.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "slow-disk",
     about: "a receiver's disk that takes 40 % of the path, and one that stalls for a second at random: rate, TCP's window, ring, losses",
@@ -42,6 +43,7 @@ const QUEUE: ByteCount = ByteCount::new(2_500_000);
 const SLOW: Rate = Rate::from_bits_per_second(400_000_000);
 /// Times of the disk's stalls, in milliseconds from the start of the command.
 const STALLS: [u64; 5] = [6_310, 9_870, 13_240, 18_910, 22_450];
+/// Length of a stall of the disk.
 const STALL: Span = Span::from_secs(1);
 /// Sampling interval of the receiving host's counters.
 const SAMPLING_INTERVAL: Span = Span::from_millis(50);
@@ -51,9 +53,10 @@ const WINDOW: usize = 500;
 /// settled.
 const NEAR: f64 = 1.0 / 7.0;
 
-/// Samples of the receiving host's counter.
+/// Samples of the receiving host's counter of announced zero windows, with their times.
 type Counts = Vec<(Time, u64)>;
 
+/// Measures a copy to a slow disk and one to a disk that stalls; gives the report.
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let mib = |full, quick| ByteCount::from_mib(if bench.quick { quick } else { full });
     let (slow, stalled) = (mib(1400, 500), mib(2900, 1000));
@@ -104,7 +107,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
-/// Samples the receiving host's counter until the copy is over.
+/// Samples the receiving host's counter of announced zero windows until `over`.
 fn count(lab: &Lab, over: &AtomicBool) -> Result<Counts, ExperimentError> {
     lab.enter(Host::B)?;
     let mut counts = Counts::new();
@@ -147,6 +150,7 @@ fn stall(throttle: &Throttle, stalls: &[u64], over: &AtomicBool) -> Result<(), E
     Ok(())
 }
 
+/// Result of a copy to one of the two disks: the slow one (`is_slow`), or the one that stalls.
 struct DiskRun {
     name: &'static str,
     is_slow: bool,
@@ -155,6 +159,7 @@ struct DiskRun {
 }
 
 impl DiskRun {
+    /// Table of the figures of this copy, beside the requirements.
     fn table(&self, settings: &Settings) -> Table {
         let copied = &self.copied;
         let begun = copied.recording.begun;
@@ -237,8 +242,8 @@ impl DiskRun {
         copying::payload(self.copied.recording.mean_rate_between(end / 2, end), settings)
     }
 
-    /// End of the last window whose rate differed from the disk's; `None` if that was within half a
-    /// second of the last full frame.
+    /// Time from which the rate stays near the disk's: the end of the last window whose rate
+    /// differed. `None` if that was within half a second of the last full frame.
     fn settled(&self, settings: &Settings) -> Option<Time> {
         let recording = &self.copied.recording;
         let end = self.last_frame(settings);
@@ -267,6 +272,7 @@ impl DiskRun {
         steady.split(|bin| !bin.offered.is_zero()).map(<[_]>::len).max().unwrap_or(0)
     }
 
+    /// Plots of throughput, queue, ring and announced zero windows over time.
     fn plots(&self, settings: &Settings) -> Vec<Plot> {
         let mut plots = self.copied.recording.plots(&settings.forward);
         plots.truncate(2);

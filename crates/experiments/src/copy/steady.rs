@@ -25,7 +25,8 @@ use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::repetition::resolution::Resolution;
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `steady` of `icdc lab run`: goodput, drops and evenness of a flow after start-up, by
+/// rate, round trip and IP version.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "steady",
     about: "steady goodput, drops and evenness at 10 to 500 ms, 0.1 to 2 Gbit/s, IPv4 and IPv6",
@@ -40,6 +41,7 @@ const LONG: Span = Span::from_millis(300);
 /// Bytes that IPv6's header is longer than IPv4's.
 const IPV6: u64 = 20;
 
+/// Case: a path, IP version and privileges, with the requirements.
 struct SteadyPath {
     megabits: u64,
     round_trip: Span,
@@ -51,11 +53,16 @@ struct SteadyPath {
     required: [&'static str; 3],
 }
 
+/// Requirements of a privileged flow at 1 Gbit/s and 300 ms.
 const FULL: [&str; 3] = ["≥ 97.2", "0", "≤ 0.10"];
+/// Requirements of an unprivileged flow at 1 Gbit/s and 300 ms.
 const UNPRIVILEGED: [&str; 3] = ["≥ 93.5", "< 1e-5", "≤ 0.25"];
+/// Requirements of a privileged flow on other paths.
 const ELSEWHERE: [&str; 3] = ["≥ 93", "0", ""];
+/// Requirements of a privileged flow by IPv6 at 1 Gbit/s and 300 ms.
 const IPV6_TOO: [&str; 3] = ["as IPv4 ± 1", "0", "≤ 0.10"];
 
+/// Cases that are measured, one row of the table each.
 const CASES: [SteadyPath; 11] = [
     case(1000, 300, 2_500_000, FULL),
     SteadyPath { ipv6: true, ..case(1000, 300, 2_500_000, IPV6_TOO) },
@@ -70,6 +77,7 @@ const CASES: [SteadyPath; 11] = [
     SteadyPath { mtu: 9000, ..case(2000, 100, 5_000_000, ELSEWHERE) },
 ];
 
+/// A case of a privileged flow by IPv4 and MTU 1500.
 const fn case(megabits: u64, millis: u64, queue: u64, required: [&'static str; 3]) -> SteadyPath {
     SteadyPath {
         megabits,
@@ -83,6 +91,7 @@ const fn case(megabits: u64, millis: u64, queue: u64, required: [&'static str; 3
 }
 
 impl SteadyPath {
+    /// Settings of one direction of the path.
     fn direction(&self) -> icdc_path::Settings {
         let rate = Rate::from_bits_per_second(self.megabits * 1_000_000);
         icdc_path::Settings { mtu: ByteCount::new(self.mtu), ..path(rate, self.round_trip, self.queue) }
@@ -94,6 +103,7 @@ impl SteadyPath {
         format!("{megabits} Mbit/s, {round_trip}, queue {queue}, MTU {mtu}, {protocol}, {}", rights.name())
     }
 
+    /// The measurement of this case.
     fn trial(&self, quick: bool) -> Trial {
         let seconds = match (quick, self.round_trip > LONG) {
             (true, _) => 8,
@@ -119,7 +129,8 @@ impl SteadyPath {
     }
 }
 
-/// Figures of a measurement after start-up.
+/// Figures of a measurement after start-up: goodput in per cent of the most that is possible, drops
+/// as a share of the packets sent, and variation of the rate by the millisecond.
 struct SteadyState {
     goodput: f64,
     drops: f64,
@@ -127,6 +138,7 @@ struct SteadyState {
 }
 
 impl SteadyState {
+    /// Figures of a measurement of this case.
     fn of(case: &SteadyPath, measured: &Measured) -> Self {
         let arrivals = Arrivals::new(&measured.summary.series_ms);
         let (from, to) = (case.from(), arrivals.length());
@@ -141,6 +153,7 @@ impl SteadyState {
     }
 }
 
+/// Measures rate and evenness after start-up in all cases; gives the report.
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let cases = if bench.quick { &CASES[..2] } else { &CASES[..] };
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
@@ -187,6 +200,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
+/// Row of the table for a case, over the runs; true for a run that is invalid.
 fn row(case: &SteadyPath, runs: &[(SteadyState, bool)]) -> Vec<String> {
     let spread = |value: fn(&SteadyState) -> f64| Spread::of(runs.iter().map(|(steady, _)| value(steady)));
     let drops = spread(|steady| steady.drops);

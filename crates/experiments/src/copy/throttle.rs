@@ -17,7 +17,7 @@ use crate::harness::error::ExperimentError;
 /// Limit of a stalled device: a byte per second, so that no request completes.
 const STALLED: Rate = Rate::from_bytes_per_second(1);
 
-/// The control group; removed when dropped.
+/// A control group whose processes the kernel slows in writing to one disk; removed when dropped.
 pub(crate) struct Throttle {
     group: PathBuf,
     limit: Limit,
@@ -25,6 +25,7 @@ pub(crate) struct Throttle {
     device: String,
 }
 
+/// Version of control groups, which determines the file that sets the limit.
 enum Limit {
     Version1,
     Version2,

@@ -27,7 +27,8 @@ use crate::harness::measurement::rights::Rights;
 use crate::harness::processes::scratch::{Scratch, contents};
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `versus` of `icdc lab run`: time of copies from command to exit, by icdc and the other
+/// programs that are installed.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "versus",
     about: "2 GB and 5,000 small files over 1 Gbit/s and 300 ms, command to exit: icdc beside rsync, scp and what else is installed",
@@ -40,6 +41,7 @@ const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(300);
 const QUEUE: ByteCount = ByteCount::new(2_500_000);
 const RUNS: u64 = 3;
+/// Size of each file of the tree.
 const SMALL: ByteCount = ByteCount::from_kib(16);
 
 /// Amounts of data, and the time limit of a program.
@@ -53,6 +55,7 @@ struct VersusExtent {
     tree_limit: Span,
 }
 
+/// Extent of a full run of the scenario.
 const WHOLE: VersusExtent = VersusExtent {
     file: ByteCount::new(2_000_000_000),
     slow_file: ByteCount::new(200_000_000),
@@ -61,6 +64,7 @@ const WHOLE: VersusExtent = VersusExtent {
     file_limit: Span::from_secs(240),
     tree_limit: Span::from_secs(120),
 };
+/// Extent of a quick run of the scenario.
 const QUICK: VersusExtent = VersusExtent {
     file: ByteCount::new(200_000_000),
     slow_file: ByteCount::new(10_000_000),
@@ -81,7 +85,8 @@ const OURS: [(FarEnd, Rights, bool, f64, f64); 6] = [
     (FarEnd::Daemon, Rights::Few, false, 1.0, 4.5),
 ];
 
-/// A program with its load, and the results of its runs: one per round, until it failed.
+/// Row of a table: a program with its source and requirements, and the results of its runs, one per
+/// round until it failed.
 struct Contest {
     contender: Contender,
     wanted: Option<(f64, f64)>,
@@ -104,6 +109,7 @@ impl Contest {
     }
 }
 
+/// Copies a file and a tree by all programs, in rounds; gives the report.
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let extent = if bench.quick { QUICK } else { WHOLE };
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
@@ -167,6 +173,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
+/// Words for the load in tables and messages.
 fn noun(load: Load) -> &'static str {
     match load {
         Load::File => "one file",
@@ -174,6 +181,8 @@ fn noun(load: Load) -> &'static str {
     }
 }
 
+/// The rows of the table of this load: icdc's variants and the `peers`. `source` gives the path to
+/// copy; true asks for that of slow programs.
 fn entries<'a>(peers: &[&'static Peer], load: Load, source: impl Fn(bool) -> &'a PathBuf) -> Vec<Contest> {
     let ours = OURS.into_iter().map(|(far_end, rights, known, file, tree)| {
         (Contender::Icdc(far_end, rights, known), Some((file, tree)), load == Load::Tree && known)
@@ -191,6 +200,8 @@ fn entries<'a>(peers: &[&'static Peer], load: Load, source: impl Fn(bool) -> &'a
         .collect()
 }
 
+/// Table of the times of all programs with one load; of the `full` bytes in `files` files a slow
+/// program moves less.
 fn table(load: Load, entries: &[Contest], (files, full): (u64, ByteCount), limit: Span) -> Table {
     let fastest = |round: usize| {
         let peers = entries.iter().filter(|entry| entry.wanted.is_none());

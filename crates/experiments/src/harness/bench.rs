@@ -7,7 +7,8 @@ use icdc_units::Span;
 
 use crate::harness::error::ExperimentError;
 
-/// The measured program, and the extent of the measurements.
+/// Parameters of a scenario's run: the measured program, and the number and extent of the
+/// measurements.
 #[derive(Clone, Copy)]
 pub struct Bench<'a> {
     /// Path of the icdc program that is measured.

@@ -26,7 +26,8 @@ use crate::harness::scenario::Scenario;
 use crate::harness::traffic::cross_traffic::FRAME;
 use crate::harness::traffic::shaper::Shaper;
 
-/// The scenario that this module describes.
+/// Scenario `fifo` of `icdc lab run`: TCP through a router by the size of its queue, unpaced and
+/// paced (PSPacer, table 5).
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "fifo",
     about: "TCP at 500 Mbit/s and 200 ms by the router's queue: unpaced, token bucket, policy, wire pacer (PSPacer, table 5)",
@@ -35,17 +36,23 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
+/// Number of runs of each queue size and sender.
 pub(crate) const RUNS: u64 = 3;
+/// Length of a run in seconds.
 const SECONDS: u64 = 25;
+/// Length of a run in seconds, in a quick run of the scenario.
 const QUICK_SECONDS: u64 = 12;
+/// Congestion control of the measured flows, that of the paper.
 pub(crate) const CONGESTION: &str = "bic";
+/// Rate of the line from host a to the router.
 pub(crate) const LINE: Rate = Rate::from_bits_per_second(1_000_000_000);
 pub(crate) const ROUND_TRIP: Span = Span::from_millis(200);
-/// 500 Mbit/s of frames of 1518 bytes, each of which takes 1538.
+/// Rate of the router, the bottleneck, on the wire: 500 Mbit/s of frames of 1518 bytes, each of
+/// which takes 1538.
 pub(crate) const ROUTER: Rate = Rate::from_bits_per_second(506_587_615);
-/// 500 Mbit/s · 1448 / 1518, less a thousandth.
+/// Rate of a policy, which counts payload: 500 Mbit/s · 1448 / 1518, less a thousandth.
 pub(crate) const PAYLOAD: Rate = Rate::from_bits_per_second(476_460_000);
-/// Start-up is over: 5 s and ten round trips.
+/// Time since the first byte after which start-up is over: 5 s and ten round trips.
 pub(crate) const SETTLED: Span = Span::from_secs(7);
 /// Rate in Mbit/s from which a sender counts as full.
 const FULL: f64 = 474.0;
@@ -55,6 +62,7 @@ const DRAWN: u64 = 64;
 /// Kibibytes of the queue, and the paper's Mbit/s and lost packets: unpaced, token bucket, PSPacer.
 type QueueOfPaper = (u64, [[&'static str; 2]; 3]);
 
+/// Sizes of the router's queue that are measured, with the paper's results.
 const QUEUES: [QueueOfPaper; 5] = [
     (16, [["29.4", "219"], ["26.9", "131"], ["474", "0"]]),
     (64, [["210", "257"], ["191", "402"], ["474", "0"]]),
@@ -63,6 +71,7 @@ const QUEUES: [QueueOfPaper; 5] = [
     (4096, [["459", "1283"], ["471", "0"], ["474", "0"]]),
 ];
 
+/// A way of sending, one column of the tables.
 struct Sender {
     name: &'static str,
     shaper: Shaper,
@@ -72,6 +81,7 @@ struct Sender {
     is_paced: bool,
 }
 
+/// The ways of sending that are compared.
 const SENDERS: [Sender; 5] = [
     Sender { name: "unpaced", shaper: Shaper::Nothing, paper: Some(0), is_paced: false },
     Sender { name: "token bucket", shaper: Shaper::TokenBucket(ROUTER), paper: Some(1), is_paced: false },
@@ -95,6 +105,7 @@ struct QueueCell {
 }
 
 impl QueueCell {
+    /// Figures over the runs of one queue size and sender.
     fn of(runs: &[Measured]) -> Self {
         let spread = |value: fn(&Measured) -> f64| Spread::of(runs.iter().map(value));
         Self {
@@ -109,6 +120,7 @@ impl QueueCell {
         }
     }
 
+    /// Whether every run reached [`FULL`] after start-up, and the router dropped nothing.
     fn is_full_without_loss(&self) -> bool {
         self.lost.greatest == 0.0 && self.goodput.least >= FULL * 1e6
     }
@@ -157,6 +169,8 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
+/// Tables by queue size: goodput and losses beside the paper's values, then figures that the paper
+/// does not have.
 fn tables(queues: &[QueueOfPaper], cells: &[Vec<QueueCell>], runs: u64) -> Vec<Table> {
     type Value = fn(&QueueCell) -> String;
     let beside_paper = |caption: String, required: &str, paper: usize, value: Value| {
@@ -203,7 +217,7 @@ fn tables(queues: &[QueueOfPaper], cells: &[Vec<QueueCell>], runs: u64) -> Vec<T
     first.into_iter().chain(besides.map(beside)).collect()
 }
 
-/// The smallest queue from which on each sender is full without loss.
+/// Text that names for each sender the smallest queue from which on it is full without loss.
 fn full(queues: &[QueueOfPaper], cells: &[Vec<QueueCell>]) -> String {
     let from = |(number, sender): (usize, &Sender)| {
         let kept = cells.iter().rev().take_while(|row| row[number].is_full_without_loss()).count();
@@ -215,6 +229,7 @@ fn full(queues: &[QueueOfPaper], cells: &[Vec<QueueCell>]) -> String {
     SENDERS.iter().enumerate().map(from).collect::<Vec<_>>().join("; ")
 }
 
+/// Plot of the throughput of a run.
 fn plot(name: &str, measured: &Measured, settings: &Settings) -> Plot {
     let mut plots = measured.recording.plots(&settings.forward);
     let mut plot = plots.swap_remove(0);

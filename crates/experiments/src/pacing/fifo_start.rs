@@ -29,7 +29,8 @@ use crate::harness::traffic::shaper::Shaper;
 use crate::pacing::fifo::{CONGESTION, LINE, PAYLOAD, ROUND_TRIP, ROUTER};
 use crate::pacing::spacing::{self, PUBLISHED, Spacing};
 
-/// The scenario that this module describes.
+/// Scenario `fifo-start` of `icdc lab run`: rates in the first seconds of a TCP connection, unpaced
+/// and paced (PSPacer, figure 8).
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "fifo-start",
     about: "the first seconds of TCP at 500 Mbit/s and 200 ms in windows of 500 us: unpaced, token bucket, wire pacer (PSPacer, figure 8)",
@@ -38,15 +39,20 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
+/// Size of the router's queue.
 const QUEUE: ByteCount = ByteCount::from_mib(1);
+/// Window over which the rates are means.
 const WINDOW: Span = Span::from_micros(500);
 /// Time that the paper's figure shows.
 const SHOWN: Span = Span::from_millis(2500);
+/// Length of a measurement in seconds.
 const SECONDS: u64 = 4;
 
-/// Largest distance of frames at the rate of the line, which takes 12.3 us for each.
+/// Largest distance in time of two frames that count as following one another at the rate of the
+/// line, which takes 12.3 us for each.
 const TOGETHER: Span = Span::from_micros(18);
 
+/// Senders that are compared: name, shaper, and the paper's finding.
 const SENDERS: [(&str, Shaper, &str); 5] = [
     ("unpaced", Shaper::Nothing, "bursts at the rate of the line, then silence"),
     ("token bucket", Shaper::TokenBucket(ROUTER), "bursts, then silence"),
@@ -55,7 +61,7 @@ const SENDERS: [(&str, Shaper, &str); 5] = [
     ("wire pacer", Shaper::Wire(ROUTER), "spread evenly"),
 ];
 
-/// A sender and the windows of its start.
+/// Result of one sender: its measurement, and the rates in windows of its start.
 struct Start {
     name: &'static str,
     paper: &'static str,
@@ -81,6 +87,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
 }
 
 impl Start {
+    /// Measures one sender; `paper` is the paper's finding on it.
     fn of(bench: &Bench<'_>, name: &'static str, shaper: Shaper, paper: &'static str) -> Result<Self, ExperimentError> {
         let direction = icdc_path::Settings { line_rate: Some(LINE), ..path(ROUTER, ROUND_TRIP, QUEUE) };
         // All frames on the line, also those before the first byte.
@@ -109,6 +116,8 @@ impl Start {
     }
 }
 
+/// Table with a row for each sender: greatest rate, windows above the router's rate and empty ones,
+/// frames in a row, drops.
 fn table(starts: &[Start]) -> Table {
     let router = ROUTER.as_bits_per_second() as f64;
     // A window holds a frame more or less than its share.
@@ -144,6 +153,7 @@ fn table(starts: &[Start]) -> Table {
     }
 }
 
+/// Plot of the rates in windows at the start.
 fn plot(start: &Start) -> Plot {
     let column = start.name.replace([' ', ','], "_");
     let series = Series::new(start.name, Stroke::Line, start.rates.clone()).column(&column);

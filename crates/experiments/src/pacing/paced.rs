@@ -25,9 +25,11 @@ use crate::harness::traffic::wire_pacer::{self, LEAD, PacerSummary, WirePacer};
 use crate::pacing::spacing::{self, PUBLISHED, Spacing};
 use crate::pacing::supply;
 
-/// The line between host and path.
+/// Rate of the line between host a and the path.
 pub(crate) const LINE: Rate = Rate::from_bits_per_second(1_000_000_000);
+/// Round-trip time of the path.
 const ROUND_TRIP: Span = Span::from_millis(10);
+/// Size of the path's queue.
 const QUEUE: ByteCount = ByteCount::new(2_500_000);
 /// Length of the start-up, which does not count.
 const SETTLING: Span = Span::from_secs(1);
@@ -54,11 +56,13 @@ impl Figures for Paced {
     }
 }
 
-/// Paces one class for each of these rates for `length`.
+/// Measures the wire pacer for `length`, with one class for each of these rates. Returns the first
+/// attempt that the machine did not disturb, or the last one, marked as invalid.
 pub(crate) fn run(bench: &Bench<'_>, rates: &[Rate], length: Span) -> Result<Paced, ExperimentError> {
     attempts::unspoilt(bench, LEAD, || once(bench, rates, length), |paced: &Paced| paced.spoilt.as_deref())
 }
 
+/// Measures once, in a lab of its own.
 fn once(bench: &Bench<'_>, rates: &[Rate], length: Span) -> Result<Paced, ExperimentError> {
     let direction = icdc_path::Settings { line_rate: Some(LINE), ..path(LINE, ROUND_TRIP, QUEUE) };
     // All frames on the line.
@@ -94,7 +98,7 @@ fn once(bench: &Bench<'_>, rates: &[Rate], length: Span) -> Result<Paced, Experi
     })
 }
 
-/// A class for each rate and what goes to its destination.
+/// Text of the pacer's file of classes: one for each rate, for the traffic to its destination.
 fn classes(rates: &[Rate]) -> String {
     let class = |(number, rate): (usize, &Rate)| {
         let (to, queue) = (supply::address(number), supply::queue(*rate));
@@ -108,7 +112,7 @@ pub(crate) fn frames(burst: ByteCount) -> f64 {
     burst.ratio(FRAME)
 }
 
-/// Deviation of a rate from the requested one, in per cent.
+/// Deviation of a rate from the one that was `asked` for, in per cent.
 pub(crate) fn error(rate: Rate, asked: Rate) -> f64 {
     (rate.ratio(asked) - 1.0) * 100.0
 }

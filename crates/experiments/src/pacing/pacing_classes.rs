@@ -18,7 +18,8 @@ use crate::harness::figures::spread::Spread;
 use crate::harness::scenario::Scenario;
 use crate::pacing::paced::{self, Paced, error, frames};
 
-/// The scenario that this module describes.
+/// Scenario `pacing-classes` of `icdc lab run`: the wire pacer with five classes of different rates
+/// at once (PSPacer, table 4 and figure 7).
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "pacing-classes",
     about: "the wire pacer with classes of 20, 50, 100, 300 and 500 Mbit/s at once at 1 Gbit/s (PSPacer, table 4, figure 7)",
@@ -28,12 +29,15 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 const RUNS: u64 = 3;
+/// Length of a measurement.
 const LENGTH: Span = Span::from_secs(10);
+/// Length of a measurement in a quick run of the scenario.
 const QUICK: Span = Span::from_secs(3);
-/// Rate in Mbit/s, and the paper's mean bandwidths over one packet and over two.
+/// Classes: rate in Mbit/s, and the paper's mean bandwidths over one packet and over two, in
+/// Mbit/s.
 const CLASSES: [(u64, f64, f64); 5] =
     [(20, 20.5, 19.9), (50, 33.1, 49.9), (100, 103.0, 100.0), (300, 332.0, 304.0), (500, 506.0, 500.0)];
-/// Seconds that plots show: as many as remain legible.
+/// Time from the first frame that plots show, in seconds: short enough to be legible.
 const DRAWN: f64 = 0.02;
 
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
@@ -79,6 +83,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
+/// Row of the table for one class (its index and rate), over the runs.
 fn row(class: usize, rate: Rate, runs: &[Paced]) -> Vec<String> {
     let (megabits, one, two) = CLASSES[class];
     let spread = |value: &dyn Fn(&Paced) -> f64| Spread::of(runs.iter().map(value));

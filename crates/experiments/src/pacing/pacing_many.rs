@@ -15,7 +15,8 @@ use crate::harness::scenario::Scenario;
 use crate::pacing::paced::{self, Paced, error, frames};
 use crate::pacing::spacing::Spacing;
 
-/// The scenario that this module describes.
+/// Scenario `pacing-many` of `icdc lab run`: the wire pacer with 96 and with 1,000 classes of one
+/// rate (PSPacer, table 3).
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "pacing-many",
     about: "the wire pacer with 96 and with 1,000 classes at once at 1 Gbit/s: least and greatest rate, burst (PSPacer, table 3)",
@@ -25,10 +26,13 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 const RUNS: u64 = 3;
+/// Length of a measurement.
 const LENGTH: Span = Span::from_secs(10);
+/// Length of a measurement in a quick run of the scenario.
 const QUICK: Span = Span::from_secs(3);
 
-/// Classes, the rate of each, and the paper's least, mean and greatest rate and burst.
+/// Cases: number of classes, the rate of each, and the paper's least, mean and greatest rate in
+/// Mbit/s and burst in packets.
 const CASES: [(usize, Rate, [&str; 4]); 2] = [
     (96, Rate::from_bits_per_second(10_000_000), ["9.89", "9.91", "9.92", "1"]),
     (1000, Rate::from_bits_per_second(930_000), ["", "", "", ""]),
@@ -79,6 +83,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
+/// Row of the table for one number of classes, over the runs.
 fn row(classes: usize, rate: Rate, paper: [&str; 4], runs: &[Paced]) -> Vec<String> {
     let spread = |value: &dyn Fn(&Paced) -> f64| Spread::of(runs.iter().map(value));
     let of_classes = |paced: &Paced, value: &dyn Fn(&Spacing) -> f64| Spread::of(paced.classes.iter().map(value));

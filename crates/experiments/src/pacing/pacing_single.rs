@@ -16,7 +16,8 @@ use crate::harness::scenario::Scenario;
 use crate::harness::traffic::cross_traffic::FRAME;
 use crate::pacing::paced::{self, Paced, error, frames};
 
-/// The scenario that this module describes.
+/// Scenario `pacing-single` of `icdc lab run`: the wire pacer with one class, by its rate (PSPacer,
+/// table 2).
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "pacing-single",
     about: "the wire pacer with one class of 8 kbit/s to 930 Mbit/s at 1 Gbit/s: rate, burst, cost (PSPacer, table 2)",
@@ -26,23 +27,29 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 const RUNS: u64 = 3;
+/// Least length of a measurement.
 const LENGTH: Span = Span::from_secs(10);
+/// Least length of a measurement in a quick run of the scenario.
 const QUICK: Span = Span::from_secs(3);
 /// Least number of frames at each rate.
 const LEAST_FRAMES: u64 = 20;
 /// Rate from which bursts of two packets are allowed.
 const FAST: Rate = Rate::from_bits_per_second(100_000_000);
 
+/// Case of one class: its rate in kbit/s, and the paper's results.
 struct SingleClass {
     kilobits: u64,
     /// The paper's mean bandwidth and burst.
     paper: [&'static str; 2],
 }
 
+/// A case of this rate in kbit/s, with the paper's mean bandwidth and burst; empty texts where it
+/// has none.
 const fn case(kilobits: u64, paper: [&'static str; 2]) -> SingleClass {
     SingleClass { kilobits, paper }
 }
 
+/// Rates of the class that are measured.
 const CASES: [SingleClass; 10] = [
     case(8, ["7.96k", "1"]),
     case(64, ["", ""]),
@@ -61,11 +68,13 @@ impl SingleClass {
         Rate::from_bits_per_second(self.kilobits * 1000)
     }
 
+    /// Length of a measurement: enough for [`LEAST_FRAMES`] at the rate.
     fn length(&self, quick: bool) -> Span {
         let length = if quick { QUICK } else { LENGTH };
         length.max(FRAME * LEAST_FRAMES / self.rate())
     }
 
+    /// Whether a quick run of the scenario measures this case.
     fn is_quick(&self) -> bool {
         [1_000, 99_000, 930_000].contains(&self.kilobits)
     }
@@ -116,6 +125,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
+/// Row of the table for one rate, over the runs.
 fn row(case: &SingleClass, runs: &[Paced]) -> Vec<String> {
     let spread = |value: &dyn Fn(&Paced) -> f64| Spread::of(runs.iter().map(value));
     let [paper_rate, paper_burst] = case.paper.map(str::to_owned);

@@ -38,7 +38,8 @@ use crate::harness::traffic::shaper::{Shaper, Target, WAITING};
 use crate::harness::traffic::wire_pacer::{self, WirePacer};
 use crate::pacing::fifo::{CONGESTION, LINE, ROUND_TRIP, ROUTER, RUNS, SETTLED};
 
-/// The scenario that this module describes.
+/// Scenario `pairs` of `icdc lab run`: two pairs of hosts, each paced in its way, share a router
+/// (PSPacer, figure 9).
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "pairs",
     about: "two pairs of 200 Mbit/s, one after the other, share 500 Mbit/s, 200 ms and a queue of 32 KB, each paced differently (PSPacer, figure 9)",
@@ -47,21 +48,26 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
+/// Size of the router's queue.
 const QUEUE: ByteCount = ByteCount::from_kib(32);
-/// 200 Mbit/s of frames of 1518 bytes, each of which takes 1538, and their payload.
+/// Rate on the wire to which each sender is paced: 200 Mbit/s of frames of 1518 bytes, each of
+/// which takes 1538.
 const TARGET: Rate = Rate::from_bits_per_second(202_635_046);
+/// Rate to which a policy paces each sender: the payload of [`TARGET`], less a thousandth.
 const PAYLOAD: Rate = Rate::from_bits_per_second(190_770_000);
 
-/// The senders' devices and addresses, and the address of host b to which each sends.
+/// The two senders on host a: device, hardware address, IPv4 address, and the address of host b to
+/// which each sends.
 const SENDERS: [(&str, &str, &str, &str); 2] = [
     ("sender1", "02:26:33:00:01:01", "10.26.33.11", "10.26.33.21"),
     ("sender2", "02:26:33:00:01:02", "10.26.33.12", "10.26.33.22"),
 ];
 
-/// Seconds for which the first sends.
+/// Seconds for which the first sender sends.
 const SECONDS: u64 = 60;
+/// Seconds for which the first sender sends in a quick run of the scenario.
 const QUICK_SECONDS: u64 = 20;
-/// Delay of the second, which also ends earlier by this time.
+/// Delay of the second sender after the first; it also ends before the first by this time.
 const LATER: Span = Span::from_secs(5);
 
 /// Shaping of the traffic of the two senders.
@@ -73,11 +79,14 @@ enum Senders {
     OneLine,
 }
 
+/// Name and shaper of a sender behind a token bucket.
 const BUCKET: (&str, Shaper) = ("token bucket", Shaper::TokenBucket(TARGET));
+/// Name and shaper of a sender behind a wire pacer in timer mode.
 const WIRE: (&str, Shaper) = ("wire pacer", Shaper::Timer(TARGET));
+/// Name and shaper of a sender with a pacing policy.
 const POLICY: (&str, Shaper) = ("policy", Shaper::Policy(PAYLOAD, Some(2)));
 
-/// The senders, the first one first, and what the paper says of such a pair.
+/// Cases: the shaping of the two senders, and the paper's finding on their rates in Mbit/s.
 const CASES: [(Senders, &str); 6] = [
     (Senders::OneLine, "400 together"),
     (Senders::Apart([WIRE, WIRE]), "400 together"),
@@ -88,6 +97,7 @@ const CASES: [(Senders, &str); 6] = [
 ];
 
 impl Senders {
+    /// Name of the case, after the shapers of both senders.
     fn name(self) -> String {
         match self {
             Self::Apart(shapers) => shapers.map(|(name, _)| name).join(" and "),
@@ -96,6 +106,7 @@ impl Senders {
     }
 }
 
+/// Result of one run of the two connections.
 struct PairRun {
     flows: [MeasureSummary; 2],
     lost: u64,
@@ -110,7 +121,8 @@ impl Figures for PairRun {
 }
 
 impl PairRun {
-    /// Goodput while both have settled, each in the time since its own first byte.
+    /// Goodput of a flow (0 or 1) in bit/s while both have settled, each in the time since its own
+    /// first byte.
     fn goodput(&self, flow: usize) -> f64 {
         let arrivals = Arrivals::new(&self.flows[flow].series_ms);
         let (from, to) = match flow {
@@ -120,11 +132,13 @@ impl PairRun {
         arrivals.mean(from, to).as_bits_per_second() as f64
     }
 
+    /// Number of segments that both flows retransmitted.
     fn retransmitted(&self) -> u64 {
         self.flows.iter().map(|flow| flow.retransmitted_segments).sum()
     }
 }
 
+/// Measures all cases of two paced senders that share the router; gives the report.
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
     let cases = if bench.quick { &CASES[..2] } else { &CASES[..] };
@@ -170,6 +184,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
+/// Row of the table for one case, over the runs.
 fn row(name: &str, paper: &str, runs: &[PairRun]) -> Vec<String> {
     let spread = |value: &dyn Fn(&PairRun) -> f64| Spread::of(runs.iter().map(value));
     let together = |shared: &PairRun| shared.goodput(0) + shared.goodput(1);
@@ -185,6 +200,7 @@ fn row(name: &str, paper: &str, runs: &[PairRun]) -> Vec<String> {
     ]
 }
 
+/// Plot of the rates of both flows over time.
 fn plot(name: &str, shared: &PairRun) -> Plot {
     let window = Span::from_millis(500);
     let line = |(number, flow): (usize, &MeasureSummary)| {
@@ -195,7 +211,7 @@ fn plot(name: &str, shared: &PairRun) -> Plot {
     Plot::new(name, Unit::BitsPerSecond, shared.flows.iter().enumerate().map(line).collect())
 }
 
-/// Runs both connections, in a lab of their own.
+/// Runs both connections once, in a lab of their own.
 fn share(bench: &Bench<'_>, senders: Senders, seconds: u64, tolerance: Span) -> Result<PairRun, ExperimentError> {
     let settings =
         Settings::symmetric(icdc_path::Settings { line_rate: Some(LINE), ..path(ROUTER, ROUND_TRIP, QUEUE) });
@@ -234,11 +250,12 @@ fn share(bench: &Bench<'_>, senders: Senders, seconds: u64, tolerance: Span) -> 
     })
 }
 
-/// Host a's own device, at the line.
+/// Host a's own device, at the line to the path.
 const LINE_DEVICE: &str = "eth0";
 
-/// Makes the senders, and the addresses to which they send; each sends by the device that stands
-/// for its own.
+/// Makes the senders' addresses and routes on host a and the addresses of host b to which they
+/// send. `by` maps a sender's own device to the one by which it sends; its own is made if that is
+/// it.
 fn plug(lab: &Lab, by: fn(&'static str) -> &'static str) -> Result<(), LabError> {
     lab.on(Host::A, || {
         SENDERS.iter().try_for_each(|(device, hardware, address, to)| {
@@ -269,7 +286,7 @@ fn plug(lab: &Lab, by: fn(&'static str) -> &'static str) -> Result<(), LabError>
     })
 }
 
-/// `icdc measure` from host a to an address of host b.
+/// Command of an `icdc measure` from host a to an address of host b.
 fn measure(bench: &Bench<'_>, lab: &Lab, to: &str, seconds: u64) -> Command {
     let text = bench.program.display().to_string();
     // Whatever address it calls: all are host b's.

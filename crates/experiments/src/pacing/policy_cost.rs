@@ -27,7 +27,8 @@ use crate::harness::scenario::Scenario;
 use crate::harness::traffic::loopback::{ANY_PORT, Over, PIECE, in_turns, read_until, send};
 use crate::harness::traffic::shaper::InForce;
 
-/// The scenario that this module describes.
+/// Scenario `policy-cost` of `icdc lab run`: processor time of flows and connections with and
+/// without a pacing policy.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "policy-cost",
     about: "processor time of flows and connections on loopback, with and without a policy",
@@ -36,17 +37,21 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
+/// Length of each measurement in seconds.
 const SECONDS: u64 = 4;
+/// Number of rounds, in each of which every variant is measured once.
 const RUNS: u64 = 7;
 /// Length of the start-up, which does not count.
 const WARM_UP: Span = Span::from_millis(500);
-/// Rate below loopback's capacity, so that it is reached.
+/// Pacing rate of the variants with a rate: below loopback's capacity, so that it is reached.
 const RATE: Rate = Rate::from_bits_per_second(8_000_000_000);
 /// Prefix of unused addresses (RFC 5737), which no traffic of the measurement has.
 const ELSEWHERE: &str = "192.0.2.0/24";
+/// Address of the traffic, to which a policy applies.
 const HERE: &str = "127.0.0.1";
 
-/// Origin of a connection's rate limit.
+/// Variant: where a connection's rate limit comes from, a policy or the program itself, if it has
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RateSource {
     Nobody,
@@ -60,6 +65,7 @@ enum RateSource {
     PolicyWithRate,
 }
 
+/// All variants, one row of the table each.
 const RATE_SOURCES: [RateSource; 5] = [
     RateSource::Nobody,
     RateSource::PolicyElsewhere,
@@ -87,7 +93,7 @@ impl RateSource {
         }
     }
 
-    /// The policy's addresses, and the option that it sets with its value; `None` without a policy.
+    /// Addresses of the variant's policy, and its option with the value; `None` without a policy.
     fn policy(self) -> Option<(&'static str, [String; 2])> {
         match self {
             Self::Nobody | Self::Program => None,
@@ -99,11 +105,12 @@ impl RateSource {
     }
 }
 
+/// Option of a policy that sets [`RATE`].
 fn rate() -> [String; 2] {
     ["--rate".to_owned(), format!("{RATE:#}")]
 }
 
-/// Result of a run with or without a policy.
+/// Result of one round of a variant.
 #[derive(Clone, Copy, Debug)]
 struct PolicyTurn {
     rate: Rate,
@@ -120,6 +127,8 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(Report { tables: vec![table(&turns, seconds)], ..Report::default() })
 }
 
+/// Table with a row for each variant: rate, processor times, and their ratios to those of its
+/// reference.
 fn table(turns: &[Vec<PolicyTurn>], seconds: Span) -> Table {
     let row = |(source, own): (&RateSource, &Vec<PolicyTurn>)| {
         let place = RATE_SOURCES.iter().position(|other| *other == source.reference()).unwrap_or_default();
@@ -170,6 +179,7 @@ fn measure(bench: &Bench<'_>, source: RateSource, seconds: Span) -> Result<Polic
     Ok(PolicyTurn { rate, gigabyte, connection })
 }
 
+/// Connects to `listener`, and sets the rate if the variant's program does that.
 fn connect(source: RateSource, listener: &TcpListener) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(listener.local_addr()?)?;
     if source == RateSource::Program {
@@ -178,7 +188,8 @@ fn connect(source: RateSource, listener: &TcpListener) -> io::Result<TcpStream> 
     Ok(stream)
 }
 
-/// Rate, and processor time for a gigabyte in seconds.
+/// Measures a flow on loopback: its rate, and the processor time of both ends for a gigabyte, in
+/// seconds.
 fn flow(source: RateSource, seconds: Span) -> io::Result<(Rate, f64)> {
     let over = AtomicBool::new(false);
     let listener = TcpListener::bind(ANY_PORT)?;
@@ -200,7 +211,7 @@ fn flow(source: RateSource, seconds: Span) -> io::Result<(Rate, f64)> {
     })
 }
 
-/// Processor time of one connection, in seconds.
+/// Makes and closes connections for this time; returns the processor time of one, in seconds.
 fn connections(source: RateSource, seconds: Span) -> io::Result<f64> {
     let listener = TcpListener::bind(ANY_PORT)?;
     let spent = || processor_time::of_thread(gettid());

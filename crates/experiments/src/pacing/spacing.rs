@@ -23,12 +23,12 @@ pub(crate) fn list(lab: &Lab) -> Result<Vec<Listed>, ExperimentError> {
     listing::read(&path).map_err(|error| ExperimentError::io(format!("read {}", path.display()), error))
 }
 
-/// The frames of one flow, in order.
+/// The frames of one flow in order: when the path had received each, and its length on the wire.
 pub(crate) struct Spacing {
     frames: Vec<(Time, ByteCount)>,
 }
 
-/// Spread of the bandwidths over n consecutive packets.
+/// Least, mean and greatest of the bandwidths over n consecutive packets, in bit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Bandwidths {
     pub(crate) least: f64,
@@ -63,8 +63,8 @@ impl Spacing {
         })
     }
 
-    /// Rates in windows that follow one another from the first frame on, for so long: when each
-    /// begins, in seconds, and bits per second.
+    /// Rates in consecutive windows from the first frame on, over `length`: begin of the window in
+    /// seconds, and bit/s.
     pub(crate) fn rates_by(&self, window: Span, length: Span) -> Vec<(f64, f64)> {
         let index = |span: Span| (span.as_nanos() / window.as_nanos()) as usize;
         let mut sums = vec![ByteCount::ZERO; index(length)];

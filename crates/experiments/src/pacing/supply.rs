@@ -33,21 +33,23 @@ pub(crate) fn address(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 27, high, low)
 }
 
+/// Amount that a class is supplied with at the beginning, beyond its rate.
 fn reserve(rate: Rate) -> ByteCount {
     (rate * RESERVE).max(LEAST_RESERVE)
 }
 
-/// Time for which none of these classes becomes empty without supply.
+/// Longest pause of the supply that leaves none of these classes empty: the shortest time that a
+/// reserve lasts.
 pub(crate) fn bears(rates: &[Rate]) -> Span {
     rates.iter().map(|rate| reserve(*rate) / *rate).min().unwrap_or(RESERVE)
 }
 
-/// Queue that a class needs to hold the reserve.
+/// Queue that a class of this rate needs to hold its reserve.
 pub(crate) fn queue(rate: Rate) -> ByteCount {
     reserve(rate) * 3 / 2
 }
 
-/// Makes the routes to the destinations.
+/// Makes the routes to the destinations: host a sends by host b, which drops the traffic.
 pub(crate) fn prepare(lab: &Lab) -> Result<(), LabError> {
     lab.on(Host::B, || program::ip(&["route", "add", "blackhole", NETWORK], ""))?;
     lab.on(Host::A, || program::ip(&["route", "add", NETWORK, "via", "10.26.33.2"], ""))

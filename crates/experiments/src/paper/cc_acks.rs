@@ -21,7 +21,8 @@ use crate::harness::measurement::rate_control::algorithm;
 use crate::harness::scenario::Scenario;
 use crate::paper::cc_table::{ALGORITHMS, LOSSES, SECONDS, settings};
 
-/// The scenario that this module describes.
+/// Scenario `cc-acks` of `icdc lab run`: simulated throughput of the algorithms, by the number of
+/// packets that an acknowledgement answers.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "cc-acks",
     about: "simulated: the algorithms of table 1 by how many packets the receiver's acknowledgements answer (algorithm bench)",
@@ -30,12 +31,16 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
+/// Numbers of packets that the receiver answers with one acknowledgement, a column each.
 const ANSWERED: [u32; 6] = [1, 2, 3, 4, 6, 8];
+/// Number of seeds of the random loss, a simulation for each.
 const SEEDS: u64 = 5;
 
-/// An algorithm, a loss ratio, and the paper's Mbit/s for them.
+/// Row of the table: an algorithm, a loss ratio, and the paper's Mbit/s for them.
 type Row = (&'static str, f64, u32);
 
+/// Simulates all algorithms by the number of packets that an acknowledgement answers; gives the
+/// report.
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let (seconds, seeds) = if bench.quick { (10, 1) } else { (SECONDS, bench.runs.unwrap_or(SEEDS)) };
     let rows: Vec<Row> = ALGORITHMS

@@ -23,7 +23,8 @@ use crate::harness::measurement::rate_control::algorithm;
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `cc-agreement` of `icdc lab run`: goodput of a flow by the kernel beside that of the
+/// simulator on the same path.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "cc-agreement",
     about: "mean goodput of paced flows, live against simulated, on two to six paths",
@@ -32,7 +33,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
-/// A path, and the length of a run.
+/// A path on which live and simulated flows are compared, and the length of a run.
 struct AgreementPath {
     megabits: u64,
     round_trip_ms: u64,
@@ -42,6 +43,7 @@ struct AgreementPath {
     seconds: u64,
 }
 
+/// The paths that are compared.
 const CASES: [AgreementPath; 6] = [
     AgreementPath { megabits: 100, round_trip_ms: 20, queue: 1.0, loss: 0.0, seconds: 20 },
     AgreementPath { megabits: 100, round_trip_ms: 50, queue: 0.5, loss: 1e-4, seconds: 20 },
@@ -54,6 +56,7 @@ const CASES: [AgreementPath; 6] = [
 /// Algorithms, and the number of paths, counted from the last, on which each runs.
 const ALGORITHMS: [(&str, usize); 6] =
     [("reno", 6), ("cubic", 6), ("bic", 2), ("htcp", 2), ("highspeed", 2), ("scalable", 2)];
+/// Number of seeds of the random loss, a live run and a simulation for each.
 const SEEDS: u64 = 3;
 
 impl AgreementPath {
@@ -61,6 +64,7 @@ impl AgreementPath {
         Rate::from_bits_per_second(self.megabits * 1_000_000)
     }
 
+    /// Settings of the lab, live or simulated; `seed` is that of the random loss.
     fn settings(&self, seed: u64) -> Settings {
         let rate = self.rate();
         let round_trip = Span::from_millis(self.round_trip_ms);
@@ -69,6 +73,7 @@ impl AgreementPath {
         Settings::symmetric(icdc_path::Settings { loss, seed, ..path(rate, round_trip, queue) })
     }
 
+    /// Text that describes the path.
     fn name(&self) -> String {
         let Self { megabits, round_trip_ms, queue, loss, .. } = self;
         format!("{megabits} Mbit/s, {round_trip_ms} ms, queue {queue} BDP, loss {}", ratio(*loss))
@@ -98,6 +103,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
+/// Measures and simulates an algorithm on a path; returns the row of the table and the live runs.
 fn compare(
     bench: &Bench<'_>,
     name: &'static str,

@@ -34,7 +34,8 @@ use crate::harness::figures::simulated;
 use crate::harness::hosts::paths::path;
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `cc-sweep` of `icdc lab run`: simulated goodput of each algorithm by rate, round trip
+/// and random loss.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "cc-sweep",
     about: "simulated: goodput of every algorithm by round trip, loss and rate, up to 100 Gbit/s and 500 ms",
@@ -43,6 +44,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
+/// Round-trip times that are simulated.
 const ROUND_TRIPS: [Span; 5] = [
     Span::from_millis(10),
     Span::from_millis(50),
@@ -50,9 +52,10 @@ const ROUND_TRIPS: [Span; 5] = [
     Span::from_millis(300),
     Span::from_millis(500),
 ];
+/// Random loss ratios that are simulated.
 const LOSSES: [f64; 5] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4];
 
-/// A rate and how it is simulated.
+/// A rate, and the MTU and simulated time with it.
 #[derive(Clone, Copy)]
 struct SweepPath {
     rate: Rate,
@@ -60,18 +63,22 @@ struct SweepPath {
     duration: Span,
 }
 
+/// The rates that are simulated.
 const LINES: [SweepPath; 3] = [line(1, 1500, 200), line(10, 9000, 200), line(100, 9000, 60)];
 
+/// A rate in Gbit/s, with its MTU in bytes and simulated time in seconds.
 const fn line(gigabits: u64, mtu: u64, seconds: u64) -> SweepPath {
     SweepPath { rate: Rate::from_bits_per_second(gigabits * 1_000_000_000), mtu, duration: Span::from_secs(seconds) }
 }
 
 impl SweepPath {
+    /// Settings of one direction of the path, at this rate and MTU.
     fn path(&self, round_trip: Span, queue: ByteCount) -> icdc_path::Settings {
         icdc_path::Settings { mtu: ByteCount::new(self.mtu), ..path(self.rate, round_trip, queue) }
     }
 }
 
+/// Extent of the sweep: all combinations of rate, round trip and loss ratio.
 struct Grid {
     lines: Vec<SweepPath>,
     round_trips: &'static [Span],
@@ -79,6 +86,7 @@ struct Grid {
 }
 
 impl Grid {
+    /// The whole extent, or a part of it for a quick run of the scenario.
     fn new(quick: bool) -> Self {
         if quick {
             let lines = vec![SweepPath { duration: Span::from_secs(20), ..LINES[0] }];
@@ -87,7 +95,7 @@ impl Grid {
         Self { lines: LINES.to_vec(), round_trips: &ROUND_TRIPS, losses: &LOSSES }
     }
 
-    /// Line by line, round trip by round trip.
+    /// Simulations of an algorithm, ordered by rate, then round trip, then loss ratio.
     fn simulations(&self, algorithm: &'static Algorithm) -> Vec<icdc_sim::Simulation> {
         let mut simulations = Vec::new();
         for line in &self.lines {
@@ -99,6 +107,7 @@ impl Grid {
     }
 }
 
+/// Simulation of one flow by an algorithm, with a queue of a tenth of rate × round trip.
 fn simulation(line: SweepPath, round_trip: Span, loss: f64, algorithm: &'static Algorithm) -> icdc_sim::Simulation {
     let queue = line.rate * round_trip / 10;
     let settings =
@@ -133,7 +142,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(report)
 }
 
-/// Conditions of the simulations at each rate.
+/// Table of the conditions of the simulations at each rate: MTU, time, packets, lost packets.
 fn conditions(grid: &Grid) -> Table {
     let row = |line: &SweepPath| {
         let path = line.path(Span::ZERO, ByteCount::ZERO);
@@ -160,6 +169,8 @@ fn conditions(grid: &Grid) -> Table {
     }
 }
 
+/// Table for one rate: goodput by round trip and loss (rows) and algorithm (columns). `shares`:
+/// results of each algorithm as shares of the path's payload rate.
 fn table(grid: &Grid, line: SweepPath, algorithms: &[Algorithm], shares: &[&[f64]]) -> Table {
     let places = grid.round_trips.iter().flat_map(|round_trip| grid.losses.iter().map(move |loss| (round_trip, loss)));
     let rows = places.enumerate().map(|(cell, (round_trip, loss))| {
@@ -174,6 +185,8 @@ fn table(grid: &Grid, line: SweepPath, algorithms: &[Algorithm], shares: &[&[f64
     }
 }
 
+/// Map of one algorithm's goodput by round trip and loss ratio, as a share of the path's payload
+/// rate.
 fn heat_map(grid: &Grid, line: SweepPath, name: &str, shares: &[f64]) -> HeatMap {
     let values = shares.chunks(grid.losses.len()).map(|row| row.iter().copied().map(Some).collect()).collect();
     let rows = Categories::new("RTT", grid.round_trips.iter().map(Span::to_string));

@@ -26,7 +26,8 @@ use crate::harness::measurement::rate_control::algorithm;
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `cc-table` of `icdc lab run`: throughput of eight algorithms at 1 Gbit/s and 300 ms,
+/// live and simulated, beside the paper's table 1.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "cc-table",
     about: "throughput of eight algorithms at 1 Gbit/s, 300 ms, live and simulated (algorithm bench, table 1)",
@@ -35,7 +36,8 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
-/// Algorithm, and the paper's Mbit/s without loss and with a loss ratio of 1e-6.
+/// The algorithms, each with the paper's Mbit/s without loss and with a loss ratio of 1e-6; `None`
+/// if the paper has no value.
 pub(crate) const ALGORITHMS: [(&str, [Option<u32>; 2]); 8] = [
     ("reno", [Some(320), Some(150)]),
     ("bic", [Some(710), Some(490)]),
@@ -46,9 +48,11 @@ pub(crate) const ALGORITHMS: [(&str, [Option<u32>; 2]); 8] = [
     ("ghstcp", [None, None]),
     ("bbr", [None, None]),
 ];
+/// Random loss ratios of the table.
 pub(crate) const LOSSES: [f64; 2] = [0.0, 1e-6];
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(300);
+/// Size of the queue: a tenth of the bandwidth-delay product.
 const QUEUE: ByteCount = ByteCount::new(3_750_000);
 
 /// Extent of the table's measurements.
@@ -61,12 +65,14 @@ struct TableExtent {
 
 /// Seconds of a run, as in the paper.
 pub(crate) const SECONDS: u64 = 600;
+/// Extent of a full run of the scenario.
 const WHOLE: TableExtent = TableExtent { algorithms: ALGORITHMS.len(), seconds: SECONDS, runs: 5 };
+/// Extent of a quick run of the scenario.
 const QUICK: TableExtent = TableExtent { algorithms: 1, seconds: 5, runs: 1 };
 /// Simulations for each live run: the first with its seed, the others with further seeds.
 const SIMULATED: u64 = 4;
 
-/// An algorithm at a loss ratio.
+/// Row of the table: an algorithm at a loss ratio, with its live and simulated runs.
 struct AlgorithmRuns {
     name: &'static str,
     loss: f64,
@@ -89,7 +95,8 @@ impl Repeated for AlgorithmRuns {
     }
 }
 
-/// The path, and hosts whose socket buffers do not limit.
+/// Settings of the lab: the path, and hosts whose socket buffers do not limit. `seed` is that of
+/// the random loss.
 pub(crate) fn settings(loss: f64, seed: u64) -> Settings {
     let direction = icdc_path::Settings { loss: Model::Random(loss), seed, ..path(RATE, ROUND_TRIP, QUEUE) };
     Settings { buffers: Buffers::AtMost(RATE * ROUND_TRIP * 8), ..Settings::symmetric(direction) }
@@ -113,7 +120,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(report(&extent, &cells))
 }
 
-/// Simulates the conditions of the live runs.
+/// Simulates the conditions of the live runs, and adds the results to the rows.
 fn simulate(bench: &Bench<'_>, extent: &TableExtent, cells: &mut [AlgorithmRuns]) -> Result<(), ExperimentError> {
     let seeds = extent.runs * SIMULATED;
     let simulations = |cell: &AlgorithmRuns| -> Vec<_> {
@@ -136,6 +143,7 @@ fn simulate(bench: &Bench<'_>, extent: &TableExtent, cells: &mut [AlgorithmRuns]
     Ok(())
 }
 
+/// Report with the table, and a plot of the congestion window for each row.
 fn report(extent: &TableExtent, cells: &[AlgorithmRuns]) -> Report {
     // The paper's values only compare with runs of the same length.
     let paper = |cell: &AlgorithmRuns| cell.paper.filter(|_| extent.seconds == WHOLE.seconds);
@@ -187,7 +195,7 @@ fn report(extent: &TableExtent, cells: &[AlgorithmRuns]) -> Report {
     }
 }
 
-/// The window of the first live run, and of its simulation.
+/// Plot of the congestion window over time in the first live run and in its simulation.
 fn plot(cell: &AlgorithmRuns) -> Plot {
     let live = cell.live.first().map(Measured::windows).unwrap_or_default();
     let both = [("simulated", Stroke::Faint, cell.windows.clone()), ("live", Stroke::Strong, live)];

@@ -31,7 +31,8 @@ use crate::harness::hosts::paths::path;
 use crate::harness::measurement::rate_control;
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `fairness` of `icdc lab run`: simulated shares of two flows of different algorithms on
+/// one path.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "fairness",
     about: "simulated: every algorithm beside Reno, beside CUBIC and beside itself, by queue: shares and Jain's index",
@@ -43,6 +44,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 /// Sizes of the queues in tenths of rate × RTT.
 const QUEUES: [u64; 3] = [1, 5, 10];
 
+/// A path that two flows share, with the simulated time and the number of runs.
 #[derive(Clone, Copy)]
 struct FairnessPath {
     rate: Rate,
@@ -51,9 +53,12 @@ struct FairnessPath {
     runs: u64,
 }
 
+/// The paths of a full run of the scenario.
 const LINES: [FairnessPath; 2] = [line(1000, 100, 400, 4), line(100, 50, 300, 8)];
+/// The path of a quick run of the scenario.
 const QUICK: [FairnessPath; 1] = [line(20, 50, 40, 2)];
 
+/// A path of this rate, round trip and simulated time, and the number of runs on it.
 const fn line(megabits: u64, milliseconds: u64, seconds: u64, runs: u64) -> FairnessPath {
     FairnessPath {
         rate: Rate::from_bits_per_second(megabits * 1_000_000),
@@ -64,10 +69,12 @@ const fn line(megabits: u64, milliseconds: u64, seconds: u64, runs: u64) -> Fair
 }
 
 impl FairnessPath {
+    /// Settings of the path with a queue of `tenths` tenths of rate × round trip.
     fn settings(&self, tenths: u64) -> Settings {
         Settings::symmetric(path(self.rate, self.round_trip, self.rate * self.round_trip * tenths / 10))
     }
 
+    /// Text with rate and round trip of the path.
     fn name(&self) -> String {
         format!("{}, {}", self.rate, self.round_trip)
     }
@@ -80,9 +87,11 @@ enum Rival {
     Itself,
 }
 
+/// The other flows, beside each of which every algorithm is simulated.
 const RIVALS: [Rival; 3] = [Rival::Named("reno"), Rival::Named("cubic"), Rival::Itself];
 
 impl Rival {
+    /// The rival's algorithm beside a flow of `algorithm`.
     fn of(self, algorithm: &'static Algorithm) -> &'static Algorithm {
         match self {
             Self::Named(name) => rate_control::algorithm(name),
@@ -124,7 +133,8 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(report)
 }
 
-/// Results by algorithm, then by queue.
+/// Simulates every algorithm beside a rival on one path; returns the results by algorithm, then by
+/// size of the queue.
 fn measure(bench: &Bench<'_>, line: &FairnessPath, rival: Rival) -> Result<Vec<Vec<SharedPath>>, ExperimentError> {
     let mut simulations = Vec::new();
     for algorithm in icdc_cc::all() {
@@ -156,10 +166,12 @@ fn measure(bench: &Bench<'_>, line: &FairnessPath, rival: Rival) -> Result<Vec<V
     Ok(icdc_cc::all().iter().map(|_| by_queue.by_ref().take(QUEUES.len()).collect()).collect())
 }
 
+/// Text of a queue's size as a multiple of rate × round trip.
 fn queue(tenths: u64) -> String {
     format!("{}", tenths as f64 / 10.0)
 }
 
+/// Table for one path and rival: shares, Jain's index and use of the path, by algorithm and queue.
 fn table(line: &FairnessPath, rival: Rival, shared: &[Vec<SharedPath>]) -> Table {
     let whose = match rival {
         Rival::Itself => "share of who came first",
@@ -188,6 +200,7 @@ fn table(line: &FairnessPath, rival: Rival, shared: &[Vec<SharedPath>]) -> Table
     }
 }
 
+/// Map of Jain's index by algorithm and queue, for one path and rival.
 fn heat_map(line: &FairnessPath, rival: Rival, shared: &[Vec<SharedPath>]) -> HeatMap {
     let values = shared.iter().map(|row| row.iter().map(|shared| Some(shared.fairness.median)).collect()).collect();
     let rows = Categories::new("algorithm", icdc_cc::all().iter().map(|algorithm| algorithm.name));
@@ -196,7 +209,7 @@ fn heat_map(line: &FairnessPath, rival: Rival, shared: &[Vec<SharedPath>]) -> He
     HeatMap::new(&title, Unit::Number, rows, columns, values).between(0.5, 1.0)
 }
 
-/// Share of a rival's flow beside each algorithm.
+/// Plot of the share of a rival's flow over the queue, a line for each algorithm beside it.
 fn plot(line: &FairnessPath, rival: &str, shared: &[Vec<SharedPath>]) -> Plot {
     let series = icdc_cc::all().iter().zip(shared).map(|(algorithm, shared)| {
         let point = |(tenths, shared): (&u64, &SharedPath)| (*tenths as f64 / 10.0, 1.0 - shared.share.median);

@@ -31,7 +31,8 @@ use crate::harness::measurement::rate_control;
 use crate::harness::scenario::Scenario;
 use crate::relay::paper_path::{self, ROUND_TRIPS};
 
-/// The scenario that this module describes.
+/// Scenario `ghstcp-sweep` of `icdc lab run`: simulated throughput with values of gHSTCP's
+/// parameters, alone and beside a Reno flow.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ghstcp-sweep",
     about: "simulated: gHSTCP's parameters, throughput alone against what a Reno flow keeps beside it (split TCP)",
@@ -40,21 +41,26 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
-/// The paper's statements on the throughput at the longer round trip, and on the loss of a Reno
-/// flow beside it.
+/// Algorithms with their initial parameters: name, the paper's statement on the throughput at the
+/// longer round trip, and on what a Reno flow beside it loses.
 const REFERENCES: [(&str, [&str; 2]); 3] =
     [("reno", ["short", ""]), ("highspeed", ["better", "much"]), ("ghstcp", ["better still", "little"])];
 
+/// Values of the parameter `samples`: round-trip times in one test for a rise.
 const SAMPLES: [i64; 4] = [16, 64, 128, 256];
+/// Values of the parameter `samples_per_rtt`: samples that are taken in a round trip.
 const SAMPLES_PER_RTT: [i64; 3] = [2, 8, 32];
-/// Student's t in hundredths: any rise, 5 %, 1 %, 0.1 % for 128 samples.
+/// Values of the parameter `critical`, Student's t in hundredths: any rise, 5 %, 1 %, 0.1 % for 128
+/// samples.
 const CRITICAL: [i64; 4] = [0, 166, 236, 316];
 /// Values of the parameter for the decrease: HighSpeed's, half, the mode's.
 const DECREASE: [i64; 3] = [0, 1, 2];
 /// Least jitter that hosts and their timers add to round-trip times.
 const JITTER: Span = Span::from_micros(200);
+/// Values of the parameter `low_window`: packets up to which the window grows as Reno's.
 const LOW_WINDOW: [i64; 4] = [19, 38, 76, 152];
 
+/// Extent of the simulations.
 struct SweepExtent {
     duration: Span,
     /// Time before which arrivals do not count.
@@ -62,10 +68,13 @@ struct SweepExtent {
     runs: u64,
 }
 
+/// Extent of a full run of the scenario.
 const WHOLE: SweepExtent = SweepExtent { duration: Span::from_secs(120), from: Span::from_secs(20), runs: 5 };
+/// Extent of a quick run of the scenario.
 const QUICK: SweepExtent = SweepExtent { duration: Span::from_secs(20), from: Span::from_secs(5), runs: 1 };
 
-/// An algorithm with values of its parameters.
+/// A case: an algorithm with values of its parameters; those that are not named have their initial
+/// values.
 #[derive(Clone)]
 struct ParameterSet {
     algorithm: &'static str,
@@ -73,16 +82,19 @@ struct ParameterSet {
 }
 
 impl ParameterSet {
+    /// gHSTCP with these values.
     fn ghstcp<const N: usize>(parameters: [(&str, i64); N]) -> Self {
         let parameters = parameters.map(|(name, value)| (name.to_owned(), value)).to_vec();
         Self { algorithm: "ghstcp", parameters }
     }
 
+    /// A bulk flow of this case, whose receive window does not limit.
     fn flow(&self, settings: &Settings) -> Flow {
         let flow = Flow::bulk(rate_control::algorithm(self.algorithm), ample_window(settings));
         Flow { parameters: self.parameters.clone(), ..flow }
     }
 
+    /// Value of a parameter; `None` if it has its initial value.
     fn parameter(&self, name: &str) -> Option<i64> {
         self.parameters.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
@@ -102,6 +114,7 @@ impl ParameterSet {
     }
 }
 
+/// Names of the series in plots, to which the cases belong by the decrease.
 const GROUPS: [&str; 7] = [
     "gHSTCP, initial values",
     "gHSTCP, the RFC's formula",
@@ -164,6 +177,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(Report { tables, plots, ..Report::default() })
 }
 
+/// Simulates each case at a round trip, alone and beside a Reno flow; gives the results in order.
 fn measure(
     bench: &Bench<'_>,
     extent: &SweepExtent,
@@ -232,6 +246,8 @@ fn beside_paper(found: &[Vec<Throughputs>]) -> Table {
     }
 }
 
+/// Table of all cases (rows) with their results at each round trip, marked where they are on the
+/// front.
 fn table(extent: &SweepExtent, cases: &[ParameterSet], found: &[Vec<Throughputs>]) -> Table {
     let names = ["samples", "samples_per_rtt", "critical", "decrease", "low_window"];
     let mut header: Vec<String> = ["algorithm"].iter().chain(&names).map(|name| (*name).to_owned()).collect();
@@ -261,6 +277,7 @@ fn table(extent: &SweepExtent, cases: &[ParameterSet], found: &[Vec<Throughputs>
     }
 }
 
+/// The results of gHSTCP's cases.
 fn of_ghstcp(cases: &[ParameterSet], found: &[Throughputs]) -> Vec<Throughputs> {
     cases.iter().zip(found).filter(|(case, _)| case.algorithm == "ghstcp").map(|(_, found)| *found).collect()
 }

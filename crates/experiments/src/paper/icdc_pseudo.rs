@@ -33,7 +33,8 @@ use crate::harness::scenario::Scenario;
 use crate::harness::traffic::cross_traffic::CrossTraffic;
 use crate::harness::traffic::shaper::{Shaper, Target};
 
-/// The scenario that this module describes.
+/// Scenario `icdc-pseudo` of `icdc lab run`: one stream of BIC, unpaced and paced, alone, beside
+/// others and from disk to disk (ICDC, figures 5 to 11).
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-pseudo",
     about: "one stream of BIC over 1 Gbit/s and 302 ms: unpaced, paced, with longer gaps; alone, beside others, from disk to disk (ICDC)",
@@ -44,22 +45,28 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 
 const ROUND_TRIP: Span = Span::from_millis(302);
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
+/// Size of the path's queue.
 const QUEUE: ByteCount = ByteCount::new(2_500_000);
 const CONGESTION: &str = "bic";
+/// Payload rate of the stream that is paced by its socket.
 const PACED: Rate = Rate::from_bits_per_second(860_000_000);
 /// Rate of full frames with gaps of 167 bytes, given as the wire pacer counts rates, with gaps of
 /// 12: 1538 of 1693 bytes.
 const WITH_GAPS: Rate = Rate::from_bits_per_second(908_446_544);
+/// The cross-traffic: a twentieth of the path's rate, on and off each 5 s.
 const OTHERS: CrossTraffic =
     CrossTraffic { rate: Rate::from_bits_per_second(50_000_000), quiet: FIVE_SECONDS, half_period: FIVE_SECONDS };
+/// Length of each phase with and without cross-traffic.
 const FIVE_SECONDS: Span = Span::from_secs(5);
+/// Length of a measurement from memory to memory, in seconds.
 const SECONDS: u64 = 40;
 /// Size of the file that is copied from disk to disk.
 const SIZE: ByteCount = ByteCount::new(3_000_000_000);
+/// Size of the copied file in a quick run of the scenario.
 const QUICK_SIZE: ByteCount = ByteCount::new(300_000_000);
 const RUNS: u64 = 3;
 
-/// Method by which the stream is paced.
+/// Pacing of the stream: not at all, by its socket, or by the wire pacer with gaps between frames.
 #[derive(Clone, Copy, PartialEq)]
 enum Pacing {
     Nothing,
@@ -75,6 +82,7 @@ enum Conditions {
     DiskToDisk,
 }
 
+/// Row of the table: a stream with its pacing and conditions, the paper's findings, and the runs.
 struct Stream {
     pacing: Pacing,
     conditions: Conditions,
@@ -97,6 +105,8 @@ struct StreamRun {
     length: usize,
 }
 
+/// Rows of the table: pacing, conditions, and the paper's figure, mean rate in Mbit/s, and finding
+/// on the windows of 1 ms and 1000 ms.
 const STREAMS: [(Pacing, Conditions, [&str; 3]); 7] = [
     (Pacing::Nothing, Conditions::Alone, ["5", "", "differ widely"]),
     (Pacing::Socket, Conditions::Alone, ["", "", ""]),
@@ -107,12 +117,13 @@ const STREAMS: [(Pacing, Conditions, [&str; 3]); 7] = [
     (Pacing::Gaps, Conditions::DiskToDisk, ["11", "86 % of the bottleneck", ""]),
 ];
 
-/// Settings of the lab; with gap frames, which need a line that they fill, they have a line rate.
+/// Settings of the lab. For gap frames, which need a line that they fill, the path has a line rate.
 fn settings(pacing: Pacing) -> Settings {
     let line_rate = (pacing == Pacing::Gaps).then_some(RATE);
     Settings::symmetric(icdc_path::Settings { line_rate, ..path(RATE, ROUND_TRIP, QUEUE) })
 }
 
+/// Size on the wire of a full frame of the path.
 fn frame() -> ByteCount {
     path(RATE, ROUND_TRIP, QUEUE).largest_frame()
 }
@@ -140,11 +151,12 @@ impl Repeated for Stream {
 }
 
 impl Stream {
+    /// Shaper in front of the stream: the wire pacer if it is paced by gaps.
     fn shaper(&self) -> Shaper {
         if self.pacing == Pacing::Gaps { Shaper::Wire(WITH_GAPS) } else { Shaper::Nothing }
     }
 
-    /// A measurement from memory to memory.
+    /// Measures the stream from memory to memory, beside cross-traffic if its conditions say so.
     fn measure(&self, bench: &Bench<'_>, seconds: u64) -> Result<StreamRun, ExperimentError> {
         let trial = Trial {
             rate: (self.pacing == Pacing::Socket).then_some(PACED),
@@ -164,7 +176,7 @@ impl Stream {
         trial::run(bench, &trial).map(StreamRun::of)
     }
 
-    /// Measures a copy from disk to disk.
+    /// Measures a copy of icdc from disk to disk.
     fn copy(&self, bench: &Bench<'_>, size: ByteCount) -> Result<StreamRun, ExperimentError> {
         let scratch = Scratch::on_disk(size * 2)?;
         let source = scratch.file("data", size)?;
@@ -187,6 +199,7 @@ impl Stream {
 }
 
 impl StreamRun {
+    /// Result of a measurement from memory to memory.
     fn of(measured: Measured) -> Self {
         let at = |sample: &SenderSample| (measured.seconds_of(sample), sample.clone());
         Self {
@@ -200,6 +213,7 @@ impl StreamRun {
         }
     }
 
+    /// Result of a copy from disk to disk.
     fn of_copy(copied: Copied) -> Self {
         let bins = &copied.recording.bins;
         let end = bins.iter().rposition(|bin| bin.delivered >= frame()).map_or(0, |last| last + 1);
@@ -214,13 +228,13 @@ impl StreamRun {
         }
     }
 
-    /// Payload that the path delivered in the second half, Mbit/s.
+    /// Payload rate that the path delivered in the second half, in Mbit/s.
     fn steady(&self) -> f64 {
         let (from, to) = self.half();
         payload(self.recording.mean_rate_between(from, to), &settings(Pacing::Nothing)) / 1e6
     }
 
-    /// The second half, when start-up is over, in milliseconds.
+    /// Begin and end of the second half, when start-up is over, as milliseconds of the recording.
     fn half(&self) -> (usize, usize) {
         let begin = self.recording.data_begins(frame());
         let end = (begin + self.length).min(self.recording.bins.len());
@@ -247,6 +261,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
+/// Table with a row for each stream, beside the paper's findings.
 fn table(streams: &[Stream]) -> Table {
     let frame = frame();
     let row = |stream: &Stream| {

@@ -17,7 +17,8 @@ use crate::harness::measurement::measured::{failures, marked};
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `startup` of `icdc lab run`: time until a connection fills the path, by round-trip
+/// time.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "startup",
     about: "time to 90 % of the rate at round-trip times of 100 to 500 ms (10 Gbit/s IPv6 LFN)",
@@ -27,15 +28,17 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
-/// Round-trip time, and what the paper says.
+/// Round-trip times, each with the paper's start-up time in seconds as text.
 const CASES: [(Span, &str); 4] = [
     (Span::from_millis(100), "about 2"),
     (Span::from_millis(200), ""),
     (Span::from_millis(400), "5 to 6"),
     (Span::from_millis(500), "8"),
 ];
+/// Window whose mean rate tells when the path is filled.
 const WINDOW: Span = Span::from_secs(1);
 
+/// Measures the time until a connection fills the path, by round trip; gives the report.
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let cases = if bench.quick { &CASES[..1] } else { &CASES[..] };
     let (mut rows, mut plots, mut all) = (Vec::new(), Vec::new(), Vec::new());

@@ -23,7 +23,8 @@ use crate::harness::measurement::arrivals::Arrivals;
 use crate::harness::measurement::rate_control::algorithm;
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `ten-gigabit` of `icdc lab run`: simulated rate by socket buffers, and start-up, at 10
+/// Gbit/s.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ten-gigabit",
     about: "simulated: 10 Gbit/s, up to 500 ms, MTU 1500 and 9000: rate by socket buffers, and start-up (10 Gbit/s IPv6 LFN)",
@@ -41,15 +42,18 @@ const ROUND_TRIPS: [Span; 6] = [
     Span::from_millis(400),
     Span::from_millis(500),
 ];
+/// MTUs with which the rate by buffer size is simulated, in bytes.
 const MTUS: [u64; 2] = [1500, 9000];
-/// Buffers in halves of RTT × bandwidth, and the paper's finding.
+/// Sizes of the receive buffer in halves of RTT × bandwidth, each with the paper's finding on the
+/// rate.
 const HALVES: [(u64, &str); 5] = [(2, ""), (3, ""), (4, ""), (6, "full"), (8, "full")];
 /// Simulated time: start-up and what follows.
 const SIMULATED: Span = Span::from_secs(30);
-/// The paper's kernel had BIC; today's have CUBIC, whose slow start ends before it loses.
+/// Algorithms whose start-up is simulated: the paper's kernel had BIC; today's have CUBIC, whose
+/// slow start ends before it loses.
 const ALGORITHMS: [&str; 2] = ["bic", "cubic"];
 const SECOND: Span = Span::from_secs(1);
-/// The paper's start-up times, in seconds.
+/// Round-trip times, each with the paper's start-up time in seconds as text.
 const STARTS: [(Span, &str); 5] = [
     (ROUND_TRIPS[1], "about 2"),
     (ROUND_TRIPS[2], ""),
@@ -69,6 +73,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(Report { tables, plots: vec![plot], ..Report::default() })
 }
 
+/// Settings of the path: its queue holds a bandwidth-delay product, so that start-up loses nothing.
 fn settings(mtu: u64, round_trip: Span) -> Settings {
     // As much queue as fills the path, beside some frames: buffers limit, and what start-up takes
     // shows, not what losing its overshoot costs.

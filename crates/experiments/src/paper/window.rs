@@ -17,7 +17,8 @@ use crate::harness::measurement::measured::{Measured, failures, marked};
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `window` of `icdc lab run`: rate by the size of the socket buffers, round-trip time, IP
+/// version and MTU.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "window",
     about: "rate by socket buffers of 0.5 to 4 × RTT × bandwidth, round-trip time, IPv4 and IPv6, MTU 1500 and 9000 (10 Gbit/s IPv6 LFN)",
@@ -29,11 +30,14 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIPS: [Span; 5] =
     [Span::ZERO, Span::from_millis(100), Span::from_millis(200), Span::from_millis(300), Span::from_millis(400)];
-/// Buffers in halves of the bandwidth-delay product, and the paper's finding.
+/// Sizes of the socket buffers in halves of the bandwidth-delay product, each with the paper's
+/// finding on the rate.
 const HALVES: [(u64, &str); 5] = [(1, ""), (2, ""), (4, ""), (6, "full"), (8, "full")];
 /// Least round trip for the bandwidth-delay product: the delay of two stacks and a queue.
 const LEAST_ROUND_TRIP: Span = Span::from_millis(1);
 
+/// Case: IP version, MTU in bytes, round trip, and size of the buffers in halves of the
+/// bandwidth-delay product.
 struct BufferSize {
     ipv6: bool,
     mtu: u64,
@@ -48,6 +52,7 @@ impl BufferSize {
     }
 }
 
+/// Measures the rate by the size of the socket buffers in all cases; gives the report.
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let (protocols, mtus): (&[bool], &[u64]) =
         if bench.quick { (&[false], &[1500]) } else { (&[false, true], &[1500, 9000]) };
@@ -89,6 +94,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(Report { tables, plots, failures: spoilt, ..Report::default() })
 }
 
+/// Measures one flow of CUBIC with buffers of this size, and a queue in which nothing is lost.
 fn measure(bench: &Bench<'_>, case: &BufferSize) -> Result<Measured, ExperimentError> {
     let fills = RATE * case.round_trip.max(LEAST_ROUND_TRIP);
     // No loss disturbs: whatever a window holds fits.
@@ -102,6 +108,7 @@ fn measure(bench: &Bench<'_>, case: &BufferSize) -> Result<Measured, ExperimentE
     trial::run(bench, &Trial { ipv6: case.ipv6, ..Trial::new(settings, seconds, "cubic") })
 }
 
+/// Text of a number of halves as a multiple: 3 is `1.5 ×`.
 fn times(halves: u64) -> String {
     format!("{} ×", halves as f64 / 2.0)
 }

@@ -28,7 +28,7 @@ const STEP: Span = Span::from_millis(200);
 /// Length of a bin of the receiver's count.
 const BIN: Span = Span::from_millis(1);
 
-/// A flow from the near host to the far one.
+/// A bulk flow of zeros from the near plain host to the far one, direct or through a relay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlainFlow {
     /// TCP port on the far host.
@@ -55,6 +55,7 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
+    /// The bytes of each millisecond, for evaluation.
     pub(crate) fn arrivals(&self) -> Arrivals<'_> {
         Arrivals::new(&self.series_ms)
     }
@@ -64,10 +65,12 @@ impl Carried {
         self.arrivals().mean(Span::ZERO, Span::MAX)
     }
 
+    /// Time at which the receiver stopped counting.
     pub(crate) fn ended(&self) -> Time {
         self.first_byte + self.arrivals().length()
     }
 
+    /// Mean rate between two times of the monotonic clock.
     pub(crate) fn mean_between(&self, from: Time, to: Time) -> Rate {
         self.arrivals().mean(from - self.first_byte, to - self.first_byte)
     }
@@ -101,6 +104,7 @@ impl PlainFlow {
         })
     }
 
+    /// Listens on the far host for the flow, with its receive buffer.
     fn listen(&self, row: &Row) -> Result<TcpListener, ExperimentError> {
         row.far.inside(|| {
             let listen = || -> io::Result<TcpListener> {
@@ -112,6 +116,8 @@ impl PlainFlow {
         })
     }
 
+    /// Accepts the connection, and counts what it reads for the flow's length from the first byte
+    /// on. Returns the connection, still open, and the count.
     fn receive(&self, listener: &TcpListener, over: &AtomicBool) -> io::Result<(TcpStream, Carried)> {
         let mut stream = accept(listener, self.delay + TIMEOUT, over)?;
         stream.set_read_timeout(Some(STEP.into()))?;
@@ -146,6 +152,7 @@ impl PlainFlow {
         }
     }
 
+    /// Connects after the flow's delay, and sends zeros until `over`.
     fn send(&self, row: &Row, over: &AtomicBool) -> io::Result<()> {
         let begin = clock::now() + self.delay;
         while clock::now() < begin && !over.load(Ordering::Relaxed) {
@@ -212,15 +219,17 @@ impl PlainFlow {
     }
 }
 
+/// Makes the error of a system call in the step `verb` of a flow.
 fn failed(verb: &'static str) -> impl Fn(io::Error) -> ExperimentError {
     move |error| ExperimentError::io(format!("{verb} on a plain host"), error)
 }
 
+/// Whether a read or write ended by its time limit or a signal, and is to be tried again.
 fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
-/// The first connection, unless the time limit or `over` comes first.
+/// Accepts the first connection. An error if the time limit or `over` comes first.
 pub(crate) fn accept(listener: &TcpListener, patience: Span, over: &AtomicBool) -> io::Result<TcpStream> {
     let until = clock::now() + patience;
     let step = Timespec::try_from(Duration::from(STEP)).ok();

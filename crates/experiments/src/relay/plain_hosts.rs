@@ -23,7 +23,7 @@ use crate::harness::error::ExperimentError;
 use crate::harness::hosts::plain_host::PlainHost;
 use crate::harness::hosts::temporary_lab::TemporaryLab;
 
-/// Labs in a row, and a plain host at either end.
+/// Labs connected in a row, one for each leg of the route, and a plain host at either end.
 pub(crate) struct Row {
     // The labs go before the hosts.
     pub(crate) labs: Vec<TemporaryLab>,
@@ -31,7 +31,7 @@ pub(crate) struct Row {
     pub(crate) far: PlainHost,
 }
 
-/// Settings of untuned hosts.
+/// Settings of the two plain hosts, which are not tuned for the path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain {
     /// Name of the sender's congestion control.
@@ -77,6 +77,7 @@ impl Row {
         Ok(row)
     }
 
+    /// Number of the net of the far host; that of the near host is 0.
     fn last_net(&self) -> usize {
         self.labs.len()
     }
@@ -114,7 +115,7 @@ impl Row {
         }
     }
 
-    /// Commands that make a router of host a of a lab.
+    /// Commands for `ip` that make host a of a lab a router of the row.
     fn host_a(&self, lab: usize) -> String {
         let mut commands = format!("address add {}/24 dev inward\nlink set inward up\n", address(lab, 2));
         for net in (0..=self.last_net()).filter(|net| *net != lab) {
@@ -124,7 +125,7 @@ impl Row {
         commands
     }
 
-    /// Commands that make a router of its host b.
+    /// Commands for `ip` that make host b of a lab a router of the row.
     fn host_b(&self, lab: usize) -> String {
         let own = lab + 1;
         let mut commands = format!("address add {}/24 dev onward\nlink set onward up\n", address(own, 1));
@@ -141,14 +142,16 @@ impl Row {
 const USUAL: &str = "reno";
 /// Addresses of a lab's hosts, each as the other sees it.
 const OTHER_HOST: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 26, 33, 1), Ipv4Addr::new(10, 26, 33, 2)];
-/// The net of the first cable; the next follow.
+/// Third byte of the IPv4 addresses of net 0; those of the next nets follow.
 const FIRST_NET: u8 = 34;
 
+/// Address of one end, 1 (near) or 2 (far), of the cable of a net; 0 is the net itself.
 fn address(net: usize, end: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 26, FIRST_NET + net as u8, end)
 }
 
-/// Sets up the host on which this runs.
+/// Sets up the host on which this runs: `commands` for `ip`, and `settings` below
+/// `/proc/sys/net/ipv4`, as names and values.
 pub(crate) fn configure(commands: &str, settings: &[(&str, &str)]) -> Result<(), ExperimentError> {
     program::ip(&["-batch", "-"], commands)?;
     settings.iter().try_for_each(|(name, value)| {

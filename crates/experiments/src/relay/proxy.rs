@@ -27,7 +27,8 @@ use crate::relay::paper_path::{ROUND_TRIPS, UNSCALED, between, settings};
 use crate::relay::plain_hosts::Plain;
 use crate::relay::relayed::{self, Relayed, Relaying};
 
-/// The scenario that this module describes.
+/// Scenario `proxy` of `icdc lab run`: rate of plain hosts by their socket buffers, direct and
+/// through two relays (TCP proxy, figures 6 to 8).
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy",
     about: "plain hosts' rate by socket buffer at 70 Mbit/s, 18, 43 and 68 ms: direct, and through relays with Reno, HighSpeed, gHSTCP (TCP proxy)",
@@ -36,14 +37,17 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
+/// Sizes of the plain hosts' socket buffers without relays.
 const BUFFERS: [ByteCount; 4] = [UNSCALED, ByteCount::from_kib(256), ByteCount::from_mib(1), ByteCount::from_mib(4)];
 /// Buffer sizes measured through relays: the least and the greatest, which show that the size makes
 /// no difference.
 const RELAYED_BUFFERS: [ByteCount; 2] = [BUFFERS[0], BUFFERS[3]];
+/// Length of a run in seconds.
 const SECONDS: u64 = 120;
 const RUNS: u64 = 5;
 
-/// A way by which the two hosts are connected.
+/// A way by which the two hosts are connected: direct (`cc` is `None`), or by relays with this
+/// congestion control between them.
 struct Between {
     cc: Option<&'static str>,
     figure: &'static str,
@@ -52,6 +56,7 @@ struct Between {
     findings: [[&'static str; 2]; 2],
 }
 
+/// The ways that are compared.
 const BETWEEN: [Between; 4] = [
     Between { cc: None, figure: "figure 6", findings: [["not full", "full"], ["short", "short"]] },
     Between {
@@ -71,7 +76,7 @@ const BETWEEN: [Between; 4] = [
     },
 ];
 
-/// Measurements of one cell of the table.
+/// Row of the table: way, round trip and size of the hosts' buffers, with its runs.
 struct BufferRuns {
     cc: Option<&'static str>,
     figure: &'static str,
@@ -82,6 +87,7 @@ struct BufferRuns {
     runs: Vec<Relayed>,
 }
 
+/// All rows of the table, or two for a quick run of the scenario.
 fn cases(quick: bool) -> Vec<BufferRuns> {
     let mut cases = Vec::new();
     for (which, round_trip) in ROUND_TRIPS.into_iter().enumerate() {
@@ -113,6 +119,7 @@ impl Repeated for BufferRuns {
 }
 
 impl BufferRuns {
+    /// The measurement of this row, `seconds` long.
     fn relaying(&self, seconds: u64) -> Relaying {
         Relaying {
             legs: vec![settings(self.round_trip)],
@@ -142,6 +149,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
+/// Table of the goodput of each row, beside the paper's findings.
 fn table(cases: &[BufferRuns], seconds: u64, runs: u64) -> Table {
     let row = |case: &BufferRuns| {
         let most = (case.buffer / case.round_trip).min(payload_rate(&settings(case.round_trip).forward));
@@ -184,12 +192,17 @@ fn table(cases: &[BufferRuns], seconds: u64, runs: u64) -> Table {
     }
 }
 
-/// Congestion control of the relays (`None` without relays), round trip, and the hosts' buffers.
+/// Row of the table to which a finding refers: congestion control of the relays (`None` without
+/// relays), round trip, and the hosts' buffers.
 type Place = (Option<&'static str>, Span, ByteCount);
 
+/// The short round trip, in the paper's findings.
 const SHORT: Span = ROUND_TRIPS[0];
+/// The long round trip, in the paper's findings.
 const LONG: Span = ROUND_TRIPS[2];
+/// The small socket buffers, in the paper's findings.
 const SMALL: ByteCount = BUFFERS[0];
+/// The large socket buffers, in the paper's findings.
 const LARGE: ByteCount = BUFFERS[3];
 
 /// The paper's findings: what is compared, the figure, the one place, the other, and how the
@@ -234,7 +247,7 @@ const FINDINGS: [(&str, u32, Place, Place, &str); 7] = [
     ),
 ];
 
-/// The findings, each as a comparison of two cases.
+/// Table that compares the goodput of two rows for each of the paper's findings.
 fn order(cases: &[BufferRuns]) -> Table {
     let find = |place: &Place| cases.iter().find(|case| (case.cc, case.round_trip, case.buffer) == *place);
     let row = |(what, figure, one, other, paper): &(&str, u32, Place, Place, &str)| {

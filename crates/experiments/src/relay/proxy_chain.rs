@@ -28,7 +28,8 @@ use crate::harness::scenario::Scenario;
 use crate::relay::plain_hosts::Plain;
 use crate::relay::relayed::{self, Relayed, Relaying};
 
-/// The scenario that this module describes.
+/// Scenario `proxy-chain` of `icdc lab run`: three relays on two long paths in a row, beside one
+/// connection over both.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-chain",
     about: "three sites: two long paths and three relays with CUBIC, HighSpeed or icdc between them, beside one connection over both",
@@ -39,27 +40,34 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 
 /// Rate in Mbit/s and round-trip time in milliseconds of each leg.
 const LEGS: [(u64, u64); 2] = [(100, 60), (50, 140)];
+/// Random loss ratio of each path.
 const LOSS: f64 = 1e-5;
+/// Socket buffers of hosts that are not tuned.
 const SMALL: ByteCount = ByteCount::from_kib(64);
+/// Socket buffers of hosts that do not limit.
 const AMPLE: ByteCount = ByteCount::from_mib(8);
+/// Congestion controls between the relays that are compared.
 const CHOICES: [&str; 3] = ["cubic", "highspeed", "icdc"];
+/// Length of a run in seconds.
 const SECONDS: u64 = 60;
 const RUNS: u64 = 3;
 
-/// Runs over both paths, through relays or direct.
+/// Runs over both paths: through relays with the congestion control `cc`, or direct if it is
+/// `None`.
 struct Chained {
     cc: Option<&'static str>,
     buffer: ByteCount,
     runs: Vec<Relayed>,
 }
 
-/// Runs over one leg by itself.
+/// Runs over one leg by itself, with the congestion control that relays have there.
 struct Alone {
     leg: usize,
     cc: &'static str,
     runs: Vec<Measured>,
 }
 
+/// Settings of the two paths; `seed` is that of the random loss, which differs between them.
 fn legs(seed: u64) -> Vec<Settings> {
     let leg = |(number, &(megabits, millis)): (usize, &(u64, u64))| {
         let (rate, round_trip) = (Rate::from_bits_per_second(megabits * 1_000_000), Span::from_millis(millis));
@@ -114,6 +122,7 @@ impl Repeated for Alone {
 }
 
 impl Alone {
+    /// Goodput of the leg, in Mbit/s.
     fn goodput(&self) -> Spread {
         Spread::of(self.runs.iter().map(|measured| measured.summary.goodput_bps / 1e6))
     }
@@ -135,6 +144,7 @@ impl Repeated for Chained {
 }
 
 impl Chained {
+    /// The measurement of this case, `seconds` long; `run` is the seed of the loss.
     fn relaying(&self, seconds: u64, run: u64) -> Relaying {
         Relaying {
             legs: legs(run),
@@ -153,6 +163,7 @@ impl Chained {
     }
 }
 
+/// Table of the goodput from end to end, beside that of each leg alone.
 fn table(cases: &[Chained], alone: &[Alone], seconds: u64) -> Table {
     let row = |case: &Chained| {
         let of_leg = |leg| alone.iter().find(|alone| alone.leg == leg && Some(alone.cc) == case.cc);

@@ -36,7 +36,8 @@ use crate::harness::scenario::Scenario;
 use crate::harness::traffic::loopback::{ANY_PORT, Over, PIECE, in_turns, read_until, send};
 use crate::relay::plain_flow::accept;
 
-/// The scenario that this module describes.
+/// Scenario `proxy-cost` of `icdc lab run`: processor time of icdc's relay and others for a flow on
+/// loopback.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-cost",
     about: "bytes per second of processor time on loopback: icdc's relay, HAProxy and a copying loop beside a direct flow",
@@ -45,7 +46,9 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
+/// Length of each measurement in seconds.
 const SECONDS: u64 = 8;
+/// Number of rounds, in each of which every carrier is measured once.
 const RUNS: u64 = 5;
 /// Length of the start-up, which does not count.
 const WARM_UP: Span = Span::from_millis(500);
@@ -56,7 +59,8 @@ const TIMEOUT: Span = Span::from_secs(10);
 /// Interval of the attempts to connect.
 const STEP: Span = Span::from_millis(20);
 
-/// The relay from the sender to the receiver, or none.
+/// Program that relays from the sender to the receiver: none, icdc, a copying loop in this process,
+/// or HAProxy with or without splice(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carrier {
     Nobody,
@@ -65,6 +69,7 @@ enum Carrier {
     HaProxy { splices: bool },
 }
 
+/// All carriers that are compared, one row of the table each.
 const CARRIERS: [Carrier; 5] = [
     Carrier::Nobody,
     Carrier::Icdc,
@@ -73,7 +78,7 @@ const CARRIERS: [Carrier; 5] = [
     Carrier::HaProxy { splices: false },
 ];
 
-/// Result of one run of a relaying program.
+/// Result of one round of a carrier.
 #[derive(Clone, Copy, Debug)]
 struct RelayTurn {
     /// Rate during the counted time.
@@ -114,6 +119,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
+/// Table of bytes per second of processor time of each carrier, beside the direct flow.
 fn table(carriers: &[Carrier], turns: &[Vec<RelayTurn>], seconds: Span) -> Table {
     let gigabytes = |rate: Rate| rate.as_bytes_per_second() as f64 / 1e9;
     // Round by round, so that the machine's state is the same for all.
@@ -148,7 +154,7 @@ fn table(carriers: &[Carrier], turns: &[Vec<RelayTurn>], seconds: Span) -> Table
     }
 }
 
-/// Measures one connection through a carrier.
+/// Measures one connection through a carrier for `seconds` after start-up.
 fn measure(
     bench: &Bench<'_>,
     scratch: &Scratch,
@@ -206,6 +212,7 @@ fn measure(
     })
 }
 
+/// Starts icdc's relay, which listens on `front` and forwards to `to`.
 fn start_icdc(
     bench: &Bench<'_>,
     scratch: &Scratch,
@@ -218,6 +225,8 @@ fn start_icdc(
     Server::start(&mut command, &scratch.path("relay.log"))
 }
 
+/// Starts HAProxy, which listens on `front` and forwards to `to`; `splices`: without copies in user
+/// space.
 fn start_haproxy(
     scratch: &Scratch,
     program: &Path,
@@ -237,7 +246,7 @@ fn start_haproxy(
     Server::start(&mut command, &scratch.path("haproxy.log"))
 }
 
-/// Connects as soon as a program listens.
+/// Connects to a program, as soon as it listens.
 fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let until = clock::now() + TIMEOUT;
     loop {
@@ -250,7 +259,8 @@ fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// The plainest relay: one connection, one direction, through user space.
+/// Body of a thread that is the plainest relay: copies one connection in one direction through user
+/// space. Reports its thread by `tell`.
 fn copy(door: &TcpListener, to: SocketAddr, tell: &Sender<Pid>, over: &AtomicBool) {
     let _ = tell.send(gettid());
     let Ok(mut near) = accept(door, TIMEOUT, over) else { return };

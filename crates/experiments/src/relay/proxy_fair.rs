@@ -24,7 +24,8 @@ use crate::relay::paper_path::{QUEUE, RATE, ROUND_TRIPS, UNSCALED, between, sett
 use crate::relay::plain_hosts::Plain;
 use crate::relay::relayed::{self, BesideFlow, Relayed, Relaying};
 
-/// The scenario that this module describes.
+/// Scenario `proxy-fair` of `icdc lab run`: rate that a direct Reno flow keeps beside a relayed one
+/// (TCP proxy, figure 9).
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-fair",
     about: "what a Reno flow keeps beside one that is relayed with Reno, HighSpeed or gHSTCP, 70 Mbit/s (TCP proxy, figure 9)",
@@ -36,9 +37,11 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 /// Congestion control between the relays, and the paper's statement on how much it takes of the
 /// Reno flow's throughput.
 const BETWEEN: [(&str, &str); 3] = [("reno", ""), ("highspeed", "much"), ("ghstcp", "little")];
+/// Socket buffers of the direct Reno flow, which do not limit.
 const AMPLE: ByteCount = ByteCount::from_mib(4);
 const RUNS: u64 = 5;
 
+/// Extent of a run in time.
 struct FairnessExtent {
     /// Time from the start of the later flow until counting begins.
     settling: Span,
@@ -46,10 +49,12 @@ struct FairnessExtent {
     counted: Span,
 }
 
+/// Extent of a full run of the scenario.
 const WHOLE: FairnessExtent = FairnessExtent { settling: Span::from_secs(20), counted: Span::from_secs(100) };
+/// Extent of a quick run of the scenario.
 const QUICK: FairnessExtent = FairnessExtent { settling: Span::from_secs(3), counted: Span::from_secs(5) };
 
-/// Measurements of one cell of the table.
+/// Row of the table: congestion control of the relayed flow and round trip, with its runs.
 struct Neighbours {
     cc: &'static str,
     paper: &'static str,
@@ -57,7 +62,7 @@ struct Neighbours {
     runs: Vec<Relayed>,
 }
 
-/// Rates of both flows in the counted time.
+/// Rates of the relayed and the direct Reno flow in the counted time, in bit/s.
 #[derive(Clone, Copy, Debug)]
 struct Both {
     relayed: f64,
@@ -95,6 +100,8 @@ impl Repeated for Neighbours {
 }
 
 impl Neighbours {
+    /// The measurement of this row; `run` determines which flow begins first, and the time between
+    /// them.
     fn relaying(&self, extent: &FairnessExtent, run: u64) -> Relaying {
         let [first, second] = shares::starts(run);
         // Both to the same end.
@@ -111,12 +118,14 @@ impl Neighbours {
         }
     }
 
+    /// Rates of both flows in each run.
     fn both(&self, extent: &FairnessExtent) -> Vec<Both> {
         self.runs.iter().filter_map(|run| Both::of(run, extent)).collect()
     }
 }
 
 impl Both {
+    /// Rates of both flows while both count; `None` if the run had only one.
     fn of(run: &Relayed, extent: &FairnessExtent) -> Option<Self> {
         let beside = run.beside.as_ref()?;
         let from = run.carried.first_byte.max(beside.first_byte) + extent.settling;
@@ -125,15 +134,18 @@ impl Both {
         Some(Self { relayed: bits(run.carried.mean_between(from, to)), reno: bits(beside.mean_between(from, to)) })
     }
 
+    /// Rate of both flows together, in bit/s.
     fn sum(self) -> f64 {
         self.relayed + self.reno
     }
 }
 
+/// Rate of the direct Reno flow over the runs, in Mbit/s.
 fn reno(both: &[Both]) -> Spread {
     Spread::of(both.iter().map(|both| both.reno / 1e6))
 }
 
+/// Table of the rates of both flows in each row, beside the paper's statements.
 fn table(cases: &[Neighbours], extent: &FairnessExtent, runs: u64) -> Table {
     let row = |case: &Neighbours| {
         let both = case.both(extent);
@@ -177,7 +189,8 @@ fn table(cases: &[Neighbours], extent: &FairnessExtent, runs: u64) -> Table {
     }
 }
 
-/// Heat map of the Reno flow's share of the throughput.
+/// Map of the direct Reno flow's share of both rates, by the relays' congestion control and round
+/// trip.
 fn heat_map(cases: &[Neighbours], round_trips: &[Span], extent: &FairnessExtent) -> HeatMap {
     let share = |cc: &str, round_trip: Span| {
         let case = cases.iter().find(|case| case.cc == cc && case.round_trip == round_trip)?;

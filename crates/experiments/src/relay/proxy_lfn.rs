@@ -33,7 +33,8 @@ use crate::relay::plain_hosts::Plain;
 use crate::relay::relayed::{self, Relayed, Relaying};
 use crate::relay::relays::Chain;
 
-/// The scenario that this module describes.
+/// Scenario `proxy-lfn` of `icdc lab run`: untuned hosts over 1 Gbit/s and 300 ms, direct and
+/// through two relays.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-lfn",
     about: "hosts with 64 KB buffers over 1 Gbit/s and 300 ms, direct and through two relays, beside the tuned leg alone",
@@ -44,19 +45,25 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(300);
+/// Size of the path's queue.
 const QUEUE: ByteCount = ByteCount::new(2_500_000);
+/// Socket buffers of the untuned hosts.
 const BUFFER: ByteCount = ByteCount::from_kib(64);
+/// Settings of the untuned hosts.
 const PLAIN: Plain = Plain { congestion: "reno", window_scaling: false };
+/// Congestion control between the relays.
 const CC: &str = "icdc";
+/// Length of a run in seconds.
 const SECONDS: u64 = 30;
 const RUNS: u64 = 3;
 /// The routes, in the order of the tables.
 const NAMES: [&str; 4] =
     ["direct", "through two relays", "through two relays that know the path", "the tuned leg alone"];
+/// Index of the tuned leg alone in [`NAMES`], with which the others are compared.
 const ALONE: usize = 3;
-/// Length of the beginning of a connection, of which rates are shown.
+/// Length of a connection's beginning whose mean rate is shown.
 const EARLY: Span = Span::from_secs(1);
-/// Time after which start-up is over.
+/// Time since the first byte after which start-up is over.
 const STEADY: Span = Span::from_secs(4);
 
 /// Length of the connection from which relays know the path.
@@ -71,6 +78,7 @@ struct Round {
     alone: Measured,
 }
 
+/// Settings of the path between the relays.
 fn settings() -> Settings {
     Settings::symmetric(path(RATE, ROUND_TRIP, QUEUE))
 }
@@ -114,18 +122,22 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
 }
 
 impl Round {
+    /// Arrivals of the payload by each way, in the order of [`NAMES`].
     fn arrivals(&self) -> [Arrivals<'_>; 4] {
         let [direct, through, after] =
             [&self.direct, &self.relayed, &self.after].map(|relayed| relayed.carried.arrivals());
         [direct, through, after, Arrivals::new(&self.alone.summary.series_ms)]
     }
 
+    /// Number of segments that were retransmitted on the leg by each way, in the order of
+    /// [`NAMES`]; `None` if unknown.
     fn retransmitted(&self) -> [Option<u64>; 4] {
         let leg = |relayed: &Relayed| relayed.legs.first().map(|leg| leg.retransmissions);
         [None, leg(&self.relayed), leg(&self.after), Some(self.alone.summary.retransmitted_segments)]
     }
 }
 
+/// Table with a row for each way: goodput, and its share of that of the leg alone.
 fn table(rounds: &[Round], seconds: u64) -> Table {
     const REQUIRED: [&str; 4] = ["1.7 Mbit/s", "≥ 95 %", "", ""];
     let bits = |rate: Rate| rate.as_bits_per_second() as f64;
@@ -173,7 +185,8 @@ fn table(rounds: &[Round], seconds: u64) -> Table {
     }
 }
 
-/// Measures the time from a connection's begin to the first answer; gives the table.
+/// Measures the time from connecting to the first byte of an answer, direct and through relays;
+/// gives the table.
 fn setting_up(bench: &Bench<'_>) -> Result<Table, ExperimentError> {
     let chain = |warm| Some(Chain { cc: CC, warm });
     let mut rows = Vec::new();

@@ -30,7 +30,8 @@ use crate::relay::paper_path::{ROUND_TRIPS, settings};
 use crate::relay::plain_flow::{Carried, PlainFlow};
 use crate::relay::plain_hosts::{Plain, Row};
 
-/// The scenario that this module describes.
+/// Scenario `proxy-line` of `icdc lab run`: the emulated line of the TCP-proxy paper answers as
+/// theirs did (figures 4 and 5).
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-line",
     about: "the line of the TCP-proxy paper: what 1 to 20 connections carry, and one's round-trip time and window (figures 4, 5)",
@@ -39,23 +40,28 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
-/// Connections, and what the paper's figure says of them.
+/// Numbers of connections that are measured together, each with the paper's rate in Mbit/s as text.
 const CONNECTIONS: [(u16, &str); 5] = [(1, "less"), (2, "less"), (5, "nearly 70"), (10, "about 70"), (20, "about 70")];
+/// Length of a run in seconds.
 const SECONDS: u64 = 120;
 const RUNS: u64 = 5;
+/// Round-trip time of the line, that between Tokyo and Osaka.
 const ROUND_TRIP: Span = ROUND_TRIPS[0];
+/// Socket buffers of the connections, which do not limit.
 const AMPLE: ByteCount = ByteCount::from_mib(4);
+/// TCP port of the first connection; those of the others follow.
 const FIRST_PORT: u16 = 5201;
 /// Time in seconds after which slow start and its losses are over.
 const SETTLED: f64 = 10.0;
 
-/// A number of connections, and their rates.
+/// Row of the table: a number of connections at once, with its runs.
 struct Together {
     connections: u16,
     paper: &'static str,
     runs: Vec<LineRun>,
 }
 
+/// Result of one run of several connections at once.
 struct LineRun {
     carried: Vec<Carried>,
     drops: u64,
@@ -91,11 +97,15 @@ impl Repeated for Together {
 }
 
 impl Together {
+    /// Measures the connections at once; returns the first attempt that the machine did not
+    /// disturb, or the last one, marked as invalid.
     fn run(&self, bench: &Bench<'_>, seconds: u64) -> Result<LineRun, ExperimentError> {
         let tolerance = Resolution::Means.tolerance(ROUND_TRIP);
         attempts::unspoilt(bench, tolerance, || self.once(bench, seconds, tolerance), |run| run.spoilt.as_deref())
     }
 
+    /// Measures once, in a lab of its own; marked as invalid if packets were later than
+    /// `tolerance`.
     fn once(&self, bench: &Bench<'_>, seconds: u64, tolerance: Span) -> Result<LineRun, ExperimentError> {
         let row = Row::new(bench, &[settings(ROUND_TRIP)], Plain { congestion: "reno", window_scaling: true })?;
         let flow = |number: u16| PlainFlow {
@@ -125,6 +135,7 @@ impl Together {
     }
 }
 
+/// Measures 1 to 20 connections at once, and the window of one; gives the report.
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let seconds = if bench.quick { 10 } else { SECONDS };
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
@@ -175,7 +186,7 @@ fn together(cases: &[Together], seconds: u64) -> Table {
     }
 }
 
-/// Table of what figure 5 shows, as its authors read it.
+/// Table of the findings that the paper's authors read from figure 5, beside ours.
 fn findings(watched: &Measured) -> Table {
     let settled: Vec<&SenderSample> = watched.samples.iter().filter(|sample| sample.at_seconds >= SETTLED).collect();
     let trips = Spread::of(settled.iter().filter_map(|sample| Some(sample.rtt_seconds? * 1e3)));
@@ -198,7 +209,7 @@ fn findings(watched: &Measured) -> Table {
     }
 }
 
-/// A window that is reduced, and the sample before.
+/// A reduction of the congestion window: the samples before and after it.
 struct Cut<'a> {
     before: &'a SenderSample,
     after: &'a SenderSample,
@@ -222,6 +233,7 @@ fn cuts<'a>(samples: &[&'a SenderSample]) -> Vec<Cut<'a>> {
     cuts
 }
 
+/// Plots of round-trip time and congestion window of one connection over time (figure 5).
 fn traces(watched: &Measured) -> Vec<Plot> {
     let trips = watched.samples.iter().filter_map(|sample| Some((sample.at_seconds, sample.rtt_seconds?)));
     vec![views::round_trip_time(trips.collect::<Vec<_>>()), views::congestion_window(watched.windows())]

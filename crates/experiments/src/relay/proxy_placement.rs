@@ -29,7 +29,8 @@ use crate::harness::hosts::paths::path;
 use crate::harness::measurement::rate_control;
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `proxy-placement` of `icdc lab run`: simulated rate by the places of one or two relays
+/// on a path.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-placement",
     about: "simulated: where relays stand best between two ends, by the split of the round trip, leg by leg (TCP proxy)",
@@ -38,7 +39,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
-/// A path whose round trip and losses are split.
+/// A path on which relays are placed, so that its round trip and losses are split among legs.
 #[derive(Clone, Copy)]
 struct SplitPath {
     rate: Rate,
@@ -49,6 +50,7 @@ struct SplitPath {
     runs: u64,
 }
 
+/// The paths that are simulated.
 const LINES: [SplitPath; 2] = [
     // The paper's bottleneck, with losses as a public line has them.
     SplitPath {
@@ -69,14 +71,17 @@ const LINES: [SplitPath; 2] = [
     },
 ];
 
-/// The first leg's share of the round trip with one relay; the other half mirrors it.
+/// Shares of the first leg in the round trip with one relay, in per cent; the other half mirrors
+/// it.
 const SPLITS: [u64; 6] = [0, 10, 20, 30, 40, 50];
-/// The round trip between a host and its relay, in thousandths of the whole.
+/// Round trips between a host and its relay with two relays, in thousandths of the whole.
 const DISTANCES: [u64; 7] = [1, 3, 10, 30, 100, 200, 330];
+/// Congestion controls between two relays that are compared.
 const BETWEEN: [&str; 4] = ["reno", "highspeed", "ghstcp", "icdc"];
+/// Receive window of the plain hosts.
 const WINDOW: ByteCount = ByteCount::from_kib(64);
 
-/// A leg, in thousandths of the whole path.
+/// A leg of a chain of relays: its share of the path's round trip and loss, in thousandths.
 #[derive(Clone, Copy)]
 struct LegShare {
     share: u64,
@@ -85,6 +90,7 @@ struct LegShare {
     is_small: bool,
 }
 
+/// Simulates one and two relays on each path; gives the report.
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let quick = |line: &SplitPath| SplitPath { duration: Span::from_secs(10), runs: 1, ..*line };
     let lines: Vec<SplitPath> = if bench.quick { LINES[..1].iter().map(quick).collect() } else { LINES.to_vec() };
@@ -102,12 +108,14 @@ impl SplitPath {
         format!("{}, {}, queue {}, loss {}", self.rate, self.round_trip, self.queue, ratio(self.loss))
     }
 
+    /// Settings of a leg; `seed` is that of the random loss.
     fn settings(&self, leg: LegShare, seed: u64) -> Settings {
         let direction = path(self.rate, self.round_trip.scaled(leg.share, 1000), self.queue);
         let loss = Model::Random(self.loss * leg.share as f64 / 1000.0);
         Settings::symmetric(icdc_path::Settings { loss, seed, ..direction })
     }
 
+    /// Simulation of one flow over a leg.
     fn simulation(&self, leg: LegShare, seed: u64) -> icdc_sim::Simulation {
         let settings = self.settings(leg, seed);
         let algorithm = rate_control::algorithm(leg.algorithm);
@@ -116,8 +124,8 @@ impl SplitPath {
         icdc_sim::Simulation { flows, ..simulated::bulk(&settings, algorithm, self.duration) }
     }
 
-    /// Rates of chains by run: the least of each chain's legs. A leg of length zero carries the
-    /// path's rate.
+    /// Simulates chains of legs; returns the rate of each over the runs in bit/s: the least of its
+    /// legs. A leg of length zero carries the path's rate.
     fn carried(&self, bench: &Bench<'_>, chains: &[Vec<LegShare>]) -> Result<Vec<Spread>, ExperimentError> {
         let legs = || chains.iter().flatten().filter(|leg| leg.share > 0);
         let seeded = |leg: &LegShare| (1..=self.runs).map(|seed| self.simulation(*leg, seed)).collect::<Vec<_>>();
@@ -138,6 +146,7 @@ impl SplitPath {
     }
 }
 
+/// Simulates one relay at each place on a path; adds table and plot to the report.
 fn one_relay(bench: &Bench<'_>, line: &SplitPath, report: &mut Report) -> Result<(), ExperimentError> {
     let chain = |split: u64, is_small| {
         let leg = |share| LegShare { share, algorithm: "reno", is_small };
@@ -171,6 +180,7 @@ fn one_relay(bench: &Bench<'_>, line: &SplitPath, report: &mut Report) -> Result
     Ok(())
 }
 
+/// Simulates two relays at each distance from the hosts; adds table and plot to the report.
 fn two_relays(bench: &Bench<'_>, line: &SplitPath, report: &mut Report) -> Result<(), ExperimentError> {
     let chain = |distance: u64, algorithm| {
         // One of the two legs to hosts, which are alike.
@@ -211,6 +221,7 @@ fn two_relays(bench: &Bench<'_>, line: &SplitPath, report: &mut Report) -> Resul
     Ok(())
 }
 
+/// Text of rates in bit/s as Mbit/s with one decimal place.
 fn tenths(rates: &Spread) -> String {
     let megabits = |rate: f64| rate / 1e6;
     let Spread { median, least, greatest } = *rates;

@@ -24,7 +24,8 @@ const PORT: u16 = 5201;
 /// TCP port of the flow beside the relayed one.
 const PORT_BESIDE: u16 = 5202;
 
-/// A measurement as a scenario requests it.
+/// A measurement of a flow between plain hosts, direct or through relays, as a scenario requests
+/// it.
 #[derive(Clone, Debug)]
 pub(crate) struct Relaying {
     /// The paths, one after the other.
@@ -45,7 +46,7 @@ pub(crate) struct Relaying {
     pub(crate) beside: Option<BesideFlow>,
 }
 
-/// A flow that is not relayed.
+/// A flow between the plain hosts that is not relayed, at the same time as the measured one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BesideFlow {
     /// Size of the flow's socket buffers.
@@ -56,7 +57,7 @@ pub(crate) struct BesideFlow {
     pub(crate) lasts: Span,
 }
 
-/// Result of a measurement of plain hosts.
+/// Result of a measurement of a flow between plain hosts, direct or through relays.
 #[derive(Clone, Debug)]
 pub(crate) struct Relayed {
     pub(crate) carried: Carried,
@@ -93,11 +94,12 @@ pub(crate) fn run(bench: &Bench<'_>, relaying: &Relaying) -> Result<Relayed, Exp
     )
 }
 
-/// Goodput at the applications, in Mbit/s.
+/// Goodput at the applications over the runs, in Mbit/s.
 pub(crate) fn goodput(runs: &[Relayed]) -> Spread {
     Spread::of(runs.iter().map(|relayed| relayed.carried.mean().as_bits_per_second() as f64 / 1e6))
 }
 
+/// Measures once, in labs of its own; marked as invalid if packets were later than `tolerance`.
 fn attempt_once(bench: &Bench<'_>, relaying: &Relaying, tolerance: Span) -> Result<Relayed, ExperimentError> {
     let row = Row::new(bench, &relaying.legs, relaying.plain)?;
     let chain = relaying.cc.map(|cc| Chain { cc, warm: 0 });

@@ -25,6 +25,7 @@ pub(crate) struct Relays {
     pub(crate) door: SocketAddrV4,
 }
 
+/// A running relay, and the path of its status socket.
 struct Relay {
     _server: Server,
     status: PathBuf,
@@ -48,12 +49,14 @@ pub(crate) struct RelayLeg {
     pub(crate) retransmissions: u64,
 }
 
+/// Output of `icdc relay status --json`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {
     connections: Vec<Connection>,
 }
 
+/// A connection in a relay's status, with its leg to the next relay.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Connection {
@@ -98,6 +101,8 @@ impl Relays {
     }
 }
 
+/// Queries a relay for the leg of its connection to the next relay; `None` if it does not answer or
+/// has no connection.
 fn leg(bench: &Bench<'_>, relay: &Relay) -> Option<RelayLeg> {
     let mut command = Command::new(bench.program);
     let output = command.args(["relay", "status", "--json", "--status-socket"]).arg(&relay.status).output().ok()?;

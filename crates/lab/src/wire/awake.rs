@@ -25,7 +25,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::placement;
 
-/// Interval between measurements of the load that others put on the processor.
+/// Length of one spin, in which the load that others put on the processor is measured.
 const SPIN: Span = Span::from_millis(1);
 /// Share of the time that a processor is left idle.
 const IDLE: f64 = 0.15;
@@ -43,7 +43,7 @@ pub(super) struct Awake<'scope> {
     threads: Vec<ScopedJoinHandle<'scope, ()>>,
 }
 
-/// State shared with the threads that keep processors awake.
+/// Flags for the threads that keep processors awake: one for spinning now, one for ending.
 #[derive(Debug, Default)]
 pub(super) struct Switch {
     wanted: AtomicBool,
@@ -74,6 +74,7 @@ impl<'scope> Awake<'scope> {
         }
     }
 
+    /// Wakes the threads, so that they read the changed flags.
     fn wake(&self) {
         self.threads.iter().for_each(|thread| thread.thread().unpark());
     }
@@ -87,6 +88,8 @@ impl Drop for Awake<'_> {
 }
 
 impl Switch {
+    /// Body of the thread for processor `cpu`: spins and sleeps in turns while that is wanted, else
+    /// waits. Returns at the end, or at once if the thread cannot be bound to the processor.
     fn keep_awake(&self, cpu: usize) {
         if let Err(error) = placement::stay_on(&[cpu]).and_then(|()| precedence::give()) {
             tracing::warn!("processor {cpu} is not kept awake: {error}");

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::lane::{Lane, Moved};
 use crate::settings::Mode;
 
-/// Intervals at which the loop wakes.
+/// Intervals at which the loop that moves packets wakes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Wakes are at least this far apart: deliveries are late by half of it on average, and a wake
@@ -68,6 +68,8 @@ pub(super) fn run(lanes: &mut [&mut Lane], pace: Pace, stop: &AtomicBool) -> Res
     lanes.iter_mut().try_for_each(|lane| lane.publish())
 }
 
+/// Sleeps until the next packet is due, within the limits of `pace`. If no packet was moved in this
+/// turn (`busy`) and none is in flight, until one arrives, or for [`IDLE`].
 fn wait(lanes: &[&mut Lane], turn: Time, pace: Pace, busy: bool) {
     let due = lanes.iter().filter_map(|lane| lane.next_due()).min();
     if busy || due.is_some() {

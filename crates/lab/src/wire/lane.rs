@@ -22,8 +22,8 @@ use super::page::{Gauge, LanePage};
 
 /// Frames that are taken from the ring, or sent, before the other direction gets its turn.
 const TURN: usize = 256;
-/// Divisor of a slot's length: a shorter packet is copied out of its slot, because there are only
-/// as many slots as full packets can be in flight.
+/// A packet shorter than a slot's length divided by this is copied out of its slot in the ring,
+/// because there are only as many slots as full packets can be in flight.
 const WASTEFUL: usize = 2;
 /// Time after which a packet that cannot be sent is dropped, and counted.
 const PATIENCE: Span = Span::from_millis(500);
@@ -31,11 +31,12 @@ const PATIENCE: Span = Span::from_millis(500);
 const LONGEST_LATENESS: Span = Span::from_secs(60);
 /// Window over which the burstiness is measured.
 const BURST_WINDOW: Span = Span::from_secs(1);
-/// Destination and type of a PAUSE frame (IEEE 802.3 annex 31B).
+/// Destination address of a PAUSE frame (IEEE 802.3 annex 31B), by which the wire pacer makes gaps.
 const PAUSE_DESTINATION: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x01];
+/// EtherType of a PAUSE frame (MAC control).
 const PAUSE_TYPE: [u8; 2] = [0x88, 0x08];
 
-/// Work of a lane in one turn.
+/// Amount of packets that a lane has moved in one turn, by which the loop decides whether to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Moved {
     /// No packet was due.
@@ -47,6 +48,7 @@ pub(super) enum Moved {
 }
 
 impl Moved {
+    /// The amount for this number of packets in one turn.
     const fn of(count: usize) -> Self {
         match count {
             0 => Self::Nothing,
@@ -56,7 +58,8 @@ impl Moved {
     }
 }
 
-/// Arrival time of a frame, and whether it carries a congestion mark (ECN).
+/// Time at which a frame arrives at the far end of the path, and whether it carries a congestion
+/// mark (ECN).
 #[derive(Clone, Copy)]
 struct Due {
     at: Time,
@@ -90,6 +93,8 @@ pub(super) struct Lane {
 }
 
 impl Lane {
+    /// A direction without packets in flight: from `ring` through `path` to `outlet`, counted in
+    /// `page`. Frames that arrive are added to the `listing`, if there is one.
     pub(super) fn new(ring: Ring, outlet: Outlet, path: Direction, page: LanePage, listing: Option<Listing>) -> Self {
         let lateness =
             Histogram::new_with_max(LONGEST_LATENESS.as_nanos(), 2).expect("two digits up to a minute are possible");
@@ -109,6 +114,7 @@ impl Lane {
         }
     }
 
+    /// The ring of arriving frames, whose descriptor the loop polls.
     pub(super) fn ring(&self) -> &Ring {
         &self.ring
     }
@@ -118,7 +124,8 @@ impl Lane {
         self.leaving.first().map(|&(due, _)| due).or_else(|| self.line.next_due())
     }
 
-    /// Decides about packets that have arrived.
+    /// Takes packets that have arrived from the ring, at most [`TURN`], and decides about loss,
+    /// queue and arrival time of each.
     pub(super) fn receive(&mut self) -> Moved {
         let Self { ring, path, line, freed, burstiness, latest, held_bytes, page, listing, .. } = self;
         let count = ring.receive(TURN, |ring, arrival| {
@@ -135,7 +142,8 @@ impl Lane {
         Moved::of(count)
     }
 
-    /// Sends what is due at `now`.
+    /// Sends packets that are due at `now` to the receiving host, at most [`TURN`], and gives their
+    /// slots back to the ring.
     pub(super) fn deliver(&mut self, now: Time) -> Result<Moved, PacketError> {
         while self.leaving.len() < TURN {
             let Some(packet) = self.line.pop_due(now) else { break };
@@ -202,7 +210,7 @@ impl Lane {
     }
 }
 
-/// State for the decision on one arrival.
+/// Parts of a [`Lane`] that the decision on one arriving packet needs, and its time of arrival.
 struct Passage<'a> {
     path: &'a mut Direction,
     line: &'a mut DelayLine<Packet>,
@@ -266,6 +274,8 @@ impl Passage<'_> {
         true
     }
 
+    /// Keeps the frames `run` of a superpacket until they are due, as a packet copied out of the
+    /// ring; nothing if `due` is `None`, as for an empty run.
     fn keep_cut(&mut self, superpacket: &Superpacket, frame: &[u8], run: std::ops::Range<usize>, due: Option<Due>) {
         if let Some(due) = due {
             self.keep_copy(due, superpacket.cut(frame, run).into_boxed_slice());
@@ -281,8 +291,9 @@ impl Passage<'_> {
         self.line.push(due.at, Packet::Copied(packet));
     }
 
-    /// Time of arrival, with its mark, of a frame of `length` whose headers are those of `packet`;
-    /// `None` if it is lost.
+    /// Passes a frame of `length`, whose headers are those of `packet`, through loss and queue, and
+    /// counts it. Returns when it arrives at the far end, with its mark; `None` if it does not. A
+    /// PAUSE frame (`gap`) takes its time on the path and is not delivered.
     fn offer(&mut self, packet: &[u8], length: usize, gap: bool) -> Option<Due> {
         let ecn_capable = self.path.marks() && is_ecn_capable(packet);
         let frame = Frame { length: ByteCount::new(length as u64), gap, ecn_capable };
@@ -302,6 +313,7 @@ impl Passage<'_> {
     }
 }
 
+/// Whether an Ethernet frame is a PAUSE frame, a gap of the wire pacer.
 fn is_pause(frame: &[u8]) -> bool {
     frame.starts_with(&PAUSE_DESTINATION) && frame[12..].starts_with(&PAUSE_TYPE)
 }

@@ -15,8 +15,11 @@ use std::path::Path;
 
 use icdc_units::{ByteCount, Time};
 
+/// Length of a record in bytes.
 const RECORD: usize = 16;
+/// EtherType of IPv4, as in a frame.
 const IPV4: [u8; 2] = [0x08, 0x00];
+/// EtherType of IPv6, as in a frame.
 const IPV6: [u8; 2] = [0x86, 0xdd];
 
 /// A frame in the wire's list of frames.
@@ -30,7 +33,7 @@ pub struct Listed {
     pub to: u32,
 }
 
-/// The list of frames while it is written.
+/// Writer of the list of frames.
 pub(super) struct Listing {
     file: File,
     /// Records that are not yet written to the file.
@@ -45,6 +48,8 @@ impl Listing {
         Ok(Self { file: File::create_new(path)?, noted: Vec::new(), room: limit })
     }
 
+    /// Adds a frame to the list, unless the list has reached its limit; [`Self::publish`] writes it
+    /// to the file.
     pub(super) fn note(&mut self, listed: Listed) {
         if self.room == 0 {
             return;
@@ -55,8 +60,8 @@ impl Listing {
         self.noted.extend(listed.to.to_le_bytes());
     }
 
-    /// Publishes the records so far. A record that cannot be written ends the list: it has no
-    /// holes.
+    /// Writes the records so far to the file. A record that cannot be written ends the list: it has
+    /// no holes.
     pub(super) fn publish(&mut self) {
         if let Err(error) = self.file.write_all(&self.noted) {
             tracing::warn!("the list of frames ends: {error}");
@@ -66,7 +71,7 @@ impl Listing {
     }
 }
 
-/// Reads the part of a list that is published.
+/// Reads the frames in the list's file at `path`, as far as the wire has written them.
 ///
 /// # Errors
 /// The kernel refuses a system call.

@@ -68,12 +68,15 @@ pub fn main() -> Result<(), LabError> {
     }
 }
 
+/// Reads from standard input which lab is to be built.
 fn read_request() -> Result<Request, LabError> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text).map_err(|error| LabError::io("read the request", error))?;
     serde_json::from_str(&text).map_err(|error| LabError::io("read the request", error.into()))
 }
 
+/// Writes the answer to standard output as a line of JSON; ignores that the requesting process is
+/// gone.
 fn answer(answer: &Answer) {
     let text = serde_json::to_string(answer).expect("plain data");
     // The requesting process may be gone; the lab is then taken down by its name.
@@ -94,6 +97,8 @@ struct Wire {
     _namespaces: Namespaces,
 }
 
+/// Builds the lab of a request (namespaces, hosts, page, lanes), saves its record, and answers that
+/// it is ready.
 fn build(request: &Request) -> Result<Wire, LabError> {
     // A terminal that closes is nothing to the lab.
     let _ = rustix::process::setsid();
@@ -193,6 +198,8 @@ fn sum(page: &Page, gauge: Gauge) -> u64 {
 }
 
 impl Wire {
+    /// Moves the path's packets until a signal comes or the lab's owner has ended; in the latter
+    /// case it also takes the lab down.
     fn run(mut self) -> Result<(), LabError> {
         let stop = Arc::new(AtomicBool::new(false));
         let no_signals = |error| LabError::io("handle signals", error);
@@ -269,6 +276,8 @@ impl Drop for StopsAll<'_> {
     }
 }
 
+/// Body of a thread that moves the packets of `lanes` until `stop` is set: takes real-time
+/// priority, and stays on the processor `place` if there is one.
 fn run_lanes(
     lanes: &mut [&mut Lane],
     place: Option<usize>,
@@ -295,6 +304,7 @@ struct Devices {
 }
 
 impl Devices {
+    /// Opens the devices' counters in the three namespaces; earlier drops do not count.
     fn open(namespaces: &Namespaces) -> Result<Self, LabError> {
         let open = || File::open("/proc/thread-self/net/dev");
         let mut files = Vec::new();

@@ -32,10 +32,16 @@ pub(crate) const HISTORY: u64 = 670_000;
 /// Length of a bin of the series.
 pub(crate) const BIN: Span = Span::from_millis(1);
 
+/// Number of 64-bit words for the numbers about the process ([`Global`]), at the beginning of the
+/// page.
 const HEADER_WORDS: usize = 64;
+/// Number of 64-bit words for the numbers about one direction ([`Gauge`]).
 const LANE_WORDS: usize = 64;
+/// Number of 64-bit words of a bin: the number of its millisecond, and four of counts.
 const BIN_WORDS: usize = 5;
+/// Offset of the bins in the page, in bytes.
 const SERIES_OFFSET: usize = 4096;
+/// Length of the page's file in bytes.
 const LENGTH: usize = SERIES_OFFSET + 2 * HISTORY as usize * BIN_WORDS * 8;
 
 /// Numbers about the wire process, by their index in the page.
@@ -129,7 +135,8 @@ pub(crate) const AHEAD: Span = Span::from_secs(60);
 /// Further time ahead for which memory is populated.
 const SPARE: Span = Span::from_secs(10);
 
-/// The file of a path's counters and series, mapped into memory.
+/// File of a path's counters and series, mapped into memory: the wire writes it while other
+/// processes read.
 pub struct Page {
     memory: NonNull<AtomicU64>,
 }
@@ -139,8 +146,8 @@ unsafe impl Send for Page {}
 // SAFETY: as above.
 unsafe impl Sync for Page {}
 
-/// Memory of the page's file for the near future: if it were missing, recording would end the wire
-/// by a signal.
+/// Allocates memory for the page's file ahead of time: if it were missing, recording would end the
+/// wire by a signal (SIGBUS).
 pub(super) struct Reserve {
     file: File,
     /// Time until which memory is populated.
@@ -148,7 +155,8 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// Populates memory for the time from `now` on.
+    /// Allocates memory for the bins of the time from `now` on, if that is not done yet. An error
+    /// if there is no memory.
     pub(super) fn ensure(&mut self, now: Time) -> io::Result<()> {
         if self.until >= now + AHEAD + SPARE {
             return Ok(());
@@ -193,6 +201,7 @@ impl Page {
         Self::map(&file, ProtFlags::READ)
     }
 
+    /// Maps the whole file into memory, shared with other processes.
     fn map(file: &File, protection: ProtFlags) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice.
         let memory = unsafe { mmap(std::ptr::null_mut(), LENGTH, protection, MapFlags::SHARED, file, 0)? };
@@ -216,8 +225,8 @@ impl Page {
         self.lane_word(heading, gauge).load(Ordering::Relaxed)
     }
 
-    /// The bin of millisecond `number`; `None` if nothing happened in it, or it is not recorded yet
-    /// or any more.
+    /// The bin of millisecond `number` of the monotonic clock; `None` if nothing happened in it, or
+    /// it is not recorded yet or any more.
     #[must_use]
     pub fn bin(&self, heading: Heading, number: u64) -> Option<Bin> {
         let words = bin_words(heading, number);
@@ -235,10 +244,12 @@ impl Page {
         })
     }
 
+    /// The page's word of one number about a direction.
     fn lane_word(&self, heading: Heading, gauge: Gauge) -> &AtomicU64 {
         self.word(HEADER_WORDS + heading.index() * LANE_WORDS + gauge as usize)
     }
 
+    /// The 64-bit word at an index of the page.
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < LENGTH / 8, "all words lie in the page");
         // SAFETY: the index is within the mapping, which is aligned to a page.
@@ -267,19 +278,24 @@ pub(super) struct LanePage {
 }
 
 impl LanePage {
+    /// The part of `page` for this direction.
     pub(super) fn new(page: Arc<Page>, heading: Heading) -> Self {
         Self { page, heading }
     }
 
+    /// Sets a number of this direction.
     pub(super) fn set(&self, gauge: Gauge, value: u64) {
         self.page.lane_word(self.heading, gauge).store(value, Ordering::Relaxed);
     }
 
+    /// Adds to a number of this direction, which only the lane's thread writes.
     pub(super) fn add(&self, gauge: Gauge, value: u64) {
         let word = self.page.lane_word(self.heading, gauge);
         word.store(word.load(Ordering::Relaxed) + value, Ordering::Relaxed);
     }
 
+    /// Records the burstiness of a second that has ended: in the counters, and in the bin of its
+    /// first millisecond.
     pub(super) fn burst(&self, window: &Window) {
         let longest = self.page.gauge(self.heading, Gauge::BurstMax).max(window.burst.as_u64());
         self.set(Gauge::BurstMax, longest);
@@ -288,7 +304,8 @@ impl LanePage {
         self.page.word(self.open_bin(window.start) + 4).store(window.burst.as_u64(), Ordering::Relaxed);
     }
 
-    /// Counts a frame in the bins of its arrival and of its delivery.
+    /// Counts a frame in the bin of its arrival at the path, with its fate and the queue that it
+    /// found, and in the bin of its delivery.
     pub(super) fn arrived(&self, at: Time, fate: Fate, wire_length: ByteCount, queue: ByteCount) {
         let words = self.open_bin(at);
         let add = |word: usize, value: u64| {

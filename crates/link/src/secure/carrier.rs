@@ -16,8 +16,8 @@ use rustix::net::sockopt::set_socket_send_buffer_size;
 
 use super::write_clock::{Together, WriteClock};
 
-/// Number of bytes that may wait for a forwarding program whose window is opened here: a program
-/// that has not run for a moment then has little to send at once.
+/// Send buffer, in bytes, of the local socket to a forwarding program whose window is opened here:
+/// a program that has not run for a moment then has little to send at once.
 const WAITS: usize = 48 << 10;
 
 /// Byte stream that carries a link's records in both directions; any thread can monitor and end
@@ -79,10 +79,10 @@ impl Forwarded {
         Self { socket, peer, network: Mutex::new(network), window: None, clock, written, program: Box::new(program) }
     }
 
-    /// Declares that the program has a `window` of its own: it carries no more than that in a round
-    /// trip. Where its connection can be seen, and its round trip is not short, writes open that
-    /// window as its congestion window opens, and go just as fast as it lets through then, smoothly
-    /// and so `together` with others; and little waits for the program to read it.
+    /// Declares that the program carries at most `window` bytes per round trip. Where its TCP
+    /// connection can be seen and the round trip is not short, writes are paced: at first as a
+    /// congestion window opens, then at just under the rate of the window. Streams with the same
+    /// `together` share the sum of their rates.
     #[must_use]
     pub fn with_window(self, window: ByteCount, together: &Arc<Together>) -> Self {
         let round_trip =
@@ -96,6 +96,8 @@ impl Forwarded {
         Self { window: Some(window), ..self }
     }
 
+    /// Calls `look` with the program's TCP connection; `None` if it cannot be seen, or the stream
+    /// is shut down.
     fn with_network<T>(&self, look: impl FnOnce(&Network) -> T) -> Option<T> {
         self.network.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(look)
     }
@@ -185,6 +187,7 @@ impl Carrier {
         }
     }
 
+    /// Reads what has arrived; waits for it within the read timeout.
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream, _) => (&**stream).read(buffer),
@@ -261,6 +264,8 @@ impl Carrier {
 }
 
 impl WritePace {
+    /// Limits the rate by the kernel's pacing; where the kernel does not pace sockets, by delaying
+    /// writes from now on.
     fn set_rate(&self, stream: &TcpStream, rate: Option<Rate>) -> Result<(), OptionError> {
         match icdc_tcp::set_pacing_rate(stream, rate) {
             Err(error) if error.cause.raw_os_error() == Some(Errno::NOPROTOOPT.raw_os_error()) => {
@@ -284,6 +289,8 @@ fn has_arrived(stream: &TcpStream) -> ByteCount {
 }
 
 impl Forwarded {
+    /// Writes to the program as many bytes as the pacing allows, after the wait that it demands;
+    /// returns their number.
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let arrived = || self.with_network(|network| has_arrived(&network.socket) - network.before);
         let count = (&self.socket).write(&bytes[..self.clock.take(bytes.len(), arrived)])?;

@@ -57,6 +57,8 @@ impl Connection {
         if self.is_stopped() { LinkError::Stopped } else { LinkError::io(&self.peer, call, error) }
     }
 
+    /// Error of a connection that has ended without an orderly close: [`LinkError::Stopped`] if
+    /// this end shut it down, else [`LinkError::Cut`].
     pub(super) fn cut(&self) -> LinkError {
         if self.is_stopped() { LinkError::Stopped } else { LinkError::Cut { peer: self.peer.clone() } }
     }

@@ -69,6 +69,7 @@ pub(super) fn server(
     Handshake::new(carrier, peer, deadline, first, offered).run(UnbufferedServerConnection::new(config.into()))
 }
 
+/// A TLS handshake in progress.
 struct Handshake<'a> {
     socket: Socket<'a>,
     /// Bytes that have arrived and are not used up.
@@ -82,6 +83,7 @@ struct Handshake<'a> {
 }
 
 impl<'a> Handshake<'a> {
+    /// A handshake that has not begun. It must be complete when `deadline` has passed since now.
     fn new(
         carrier: &'a Carrier,
         peer: &'a str,
@@ -93,6 +95,8 @@ impl<'a> Handshake<'a> {
         Self { socket, incoming: Vec::new(), shown: 0, outgoing: Vec::new(), first, offered }
     }
 
+    /// Runs the handshake to its end. If it was late or cut and the path seems to drop large
+    /// packets, the error says that.
     fn run<C: Party>(self, connection: Result<C, rustls::Error>) -> Result<Established, LinkError> {
         let (carrier, peer) = (self.socket.carrier, self.socket.peer);
         self.negotiate(connection).map_err(|error| match error {
@@ -101,6 +105,7 @@ impl<'a> Handshake<'a> {
         })
     }
 
+    /// Exchanges the messages of the handshake until it is complete.
     fn negotiate<C: Party>(mut self, connection: Result<C, rustls::Error>) -> Result<Established, LinkError> {
         let mut connection = connection.map_err(|error| self.socket.failed(&error))?;
         loop {
@@ -136,6 +141,7 @@ impl<'a> Handshake<'a> {
         }
     }
 
+    /// Takes the keys of both directions, the peer's key and the version from a complete handshake.
     fn establish<C: Party>(self, connection: C) -> Result<Established, LinkError> {
         let common = connection.common();
         let version = common.alpn_protocol().and_then(version_named);
@@ -171,6 +177,7 @@ impl<'a> Handshake<'a> {
         }
     }
 
+    /// Sends this end's protocol versions, and receives the peer's.
     fn hear_versions<C: Party>(&mut self, connection: &mut C, ours: Versions) -> Result<Versions, LinkError> {
         let mut to_tell = Some(ours.line());
         let mut heard = Vec::new();
@@ -229,6 +236,8 @@ impl<'a> Handshake<'a> {
         Ok(())
     }
 
+    /// Reads from the socket until `length` bytes are buffered; an error if that is more than a
+    /// handshake may have.
     fn buffer(&mut self, length: usize) -> Result<(), LinkError> {
         if length > MAX_BUFFERED {
             return Err(self.socket.refused("its handshake is longer than any of icdc's"));
@@ -265,6 +274,7 @@ fn black_hole(carrier: &Carrier, peer: &str) -> Option<LinkError> {
     Some(LinkError::BlackHole { peer: peer.to_owned(), mtu: info.path_mtu.as_u64() })
 }
 
+/// Appends to `outgoing` what `rustls` has ready to be sent.
 fn encode<Data>(mut data: EncodeTlsData<'_, Data>, outgoing: &mut Vec<u8>) {
     let start = outgoing.len();
     if let Err(EncodeError::InsufficientSize(needed)) = data.encode(&mut []) {
@@ -282,6 +292,7 @@ struct Socket<'a> {
 }
 
 impl Socket<'_> {
+    /// Reads at least one byte, within the deadline.
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, LinkError> {
         loop {
             let left = self.time_left()?;
@@ -295,6 +306,7 @@ impl Socket<'_> {
         }
     }
 
+    /// Writes all bytes, within the deadline.
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), LinkError> {
         while !bytes.is_empty() {
             let left = self.time_left()?;
@@ -308,6 +320,7 @@ impl Socket<'_> {
         Ok(())
     }
 
+    /// Time left until the deadline, more than zero; an error once it has passed.
     fn time_left(&self) -> Result<Span, LinkError> {
         let left = self.end - clock::now();
         if left == Span::ZERO {
@@ -317,10 +330,12 @@ impl Socket<'_> {
         Ok(left.max(Span::from_micros(1)))
     }
 
+    /// Link error for an error of `rustls`, with a remedy for the user where one is known.
     fn failed(&self, error: &rustls::Error) -> LinkError {
         self.refused(&icdc_trust::explain(error))
     }
 
+    /// Link error for a handshake that this end breaks off for this reason.
     fn refused(&self, reason: &str) -> LinkError {
         LinkError::Handshake { peer: self.peer.to_owned(), reason: reason.to_owned() }
     }
@@ -335,12 +350,16 @@ fn is_passing(error: &io::Error) -> bool {
 trait Party: Sized {
     type Data;
 
+    /// Role of this end in the handshake.
     const ROLE: Role;
 
+    /// Processes received records; returns what `rustls` wants done next.
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
+    /// State that is the same for client and server: version, peer's key, cipher suite.
     fn common(&self) -> &CommonState;
 
+    /// Record numbers and keys of both directions, after the handshake.
     fn into_secrets(self) -> Result<ExtractedSecrets, rustls::Error>;
 }
 

@@ -69,6 +69,7 @@ impl SecureInlet {
         Some(self)
     }
 
+    /// Opens records, reading from the socket where there are none, until a parcel is complete.
     fn next_parcel(&mut self, pool: &BlockPool) -> Result<Parcel, LinkError> {
         loop {
             while !self.untaken.is_empty() {
@@ -119,6 +120,8 @@ impl SecureInlet {
         self.connection.payload_received.fetch_add(length as u64, Ordering::Relaxed);
     }
 
+    /// Link error for an alert of the peer; [`LinkError::Closed`] for `close_notify` between two
+    /// frames.
     fn alert(&self, description: u8) -> LinkError {
         let peer = self.connection.peer.clone();
         match AlertDescription::from(description) {
@@ -159,6 +162,8 @@ impl SecureInlet {
         }
     }
 
+    /// Link error for an error of the record layer: data changed on the way, or a peer that breaks
+    /// the rules of TLS.
     fn fault(&self, error: RecordError) -> LinkError {
         match error {
             RecordError::Forged | RecordError::Header { .. } | RecordError::Length { .. } => {
@@ -176,6 +181,7 @@ impl SecureInlet {
         }
     }
 
+    /// Link error for a peer that breaks the rules of TLS.
     fn broken(&self, what: &str) -> LinkError {
         LinkError::Protocol(format!("{} broke the rules of TLS: {what}", self.connection.peer))
     }

@@ -158,6 +158,7 @@ fn lock(secret: &Mutex<TrafficSecret>) -> MutexGuard<'_, TrafficSecret> {
 #[derive(Default)]
 pub(super) struct FirstSecrets(Mutex<Heard>);
 
+/// First traffic secrets of both directions, as far as the handshake has told them.
 #[derive(Default)]
 struct Heard {
     client: Option<Vec<u8>>,
@@ -165,7 +166,8 @@ struct Heard {
 }
 
 impl FirstSecrets {
-    /// First traffic secrets, of the client's and of the server's direction.
+    /// Takes the first traffic secrets, of the client's and of the server's direction; an error if
+    /// the handshake has not told both.
     pub(super) fn take(&self) -> Result<(Vec<u8>, Vec<u8>), Error> {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let both = heard.client.take().zip(heard.server.take());

@@ -124,7 +124,8 @@ pub fn secure_server_with(
     link(carrier, peer, established, None, settings)
 }
 
-/// Prepares a stream as a carrier; returns it with the name of its peer.
+/// Converts a stream to a carrier that sends small writes at once; returns it with the name of its
+/// peer.
 fn prepared(stream: impl Into<Carrier>) -> Result<(Carrier, String), LinkError> {
     let carrier = stream.into();
     let peer = carrier.peer();
@@ -132,6 +133,8 @@ fn prepared(stream: impl Into<Carrier>) -> Result<(Carrier, String), LinkError> 
     Ok((carrier, peer))
 }
 
+/// Link over a carrier whose handshake is complete. `handshake_time` is `None` at the listening
+/// end.
 fn link(
     carrier: Carrier,
     peer: String,
@@ -150,6 +153,7 @@ struct Parts {
     connection: Arc<Connection>,
 }
 
+/// Sets up both halves of a link after a handshake, or after a handover from another process.
 fn assemble(
     carrier: Carrier,
     peer: String,

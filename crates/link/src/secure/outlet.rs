@@ -51,6 +51,7 @@ impl SecureOutlet {
         Self { connection, sealer, direction, pending: Vec::new(), payload: 0, failed, handed_over }
     }
 
+    /// Encrypts the pending messages and then the payload, and writes all of it to the socket.
     fn transmit(&mut self, payload: &[u8]) -> Result<(), LinkError> {
         let mut stopwatch = Stopwatch { since: clock::now() };
         let pending = std::mem::take(&mut self.pending);
@@ -72,6 +73,7 @@ impl SecureOutlet {
         self.write_out(&mut stopwatch)
     }
 
+    /// Encrypts payload to records, and counts it as payload.
     fn seal_payload(&mut self, payload: &[u8], stopwatch: &mut Stopwatch) -> Result<(), LinkError> {
         for content in payload.chunks(MAX_CONTENT) {
             self.seal_data(content, stopwatch)?;
@@ -80,6 +82,7 @@ impl SecureOutlet {
         Ok(())
     }
 
+    /// Encrypts bytes to records of data, each of them as long as possible.
     fn seal_data(&mut self, data: &[u8], stopwatch: &mut Stopwatch) -> Result<(), LinkError> {
         for content in data.chunks(MAX_CONTENT) {
             self.seal(|sealer| sealer.data(content), stopwatch)?;
@@ -103,6 +106,7 @@ impl SecureOutlet {
         record(&mut self.sealer).map_err(|error| LinkError::Protocol(error.to_string()))
     }
 
+    /// Writes the encrypted records to the socket; counts overhead and time.
     fn write_out(&mut self, stopwatch: &mut Stopwatch) -> Result<(), LinkError> {
         let connection = &*self.connection;
         connection.encrypt_nanos.fetch_add(stopwatch.lap(), Ordering::Relaxed);
@@ -115,6 +119,7 @@ impl SecureOutlet {
         written.map_err(|error| connection.io("send", error))
     }
 
+    /// Sends what is pending and `close_notify`, and shuts this direction down.
     fn farewell(&mut self) -> Result<(), LinkError> {
         self.flush()?;
         self.sealer.close_notify().map_err(|error| LinkError::Protocol(error.to_string()))?;

@@ -43,10 +43,12 @@ const GROWTH: Ratio = Ratio::new(7, 5);
 /// cannot be taken waits in the program, to leave in a burst.
 const USED: Ratio = Ratio::new(31, 32);
 
-/// Common rate limit of the writes of several streams: a part of the sum of their rates.
+/// Common pacer of several streams, each carried by a program of its own: together they write at
+/// the sum of their rates, without a common burst.
 #[derive(Debug, Default)]
 pub struct Together(Mutex<Sum>);
 
+/// Sum of the rates of the streams, and the time up to which it is used.
 #[derive(Debug)]
 struct Sum {
     rate: Rate,
@@ -91,7 +93,8 @@ struct Opening {
 }
 
 impl Opening {
-    /// Rate at which may be written when `arrived` bytes have arrived.
+    /// Rate at which the stream may write when `arrived` bytes have reached the other end's host;
+    /// enters it in the common sum.
     fn rate(&mut self, arrived: ByteCount) -> Rate {
         let grown = (arrived + BEGINNING) * GROWTH;
         let rate = grown.min(self.window * USED) / self.round_trip;
@@ -116,6 +119,7 @@ pub(super) struct WriteClock {
     changed: Condvar,
 }
 
+/// Rate limits of the writes of one thread, and the time up to which they are used.
 #[derive(Debug)]
 struct State {
     /// Rate limit; `None` for no limit.
@@ -138,6 +142,7 @@ impl WriteClock {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes the state, and wakes the thread that waits by it.
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.lock());
         self.changed.notify_all();

@@ -8,7 +8,8 @@ use super::PolicyError;
 /// File system type of cgroup v2 (`CGROUP2_SUPER_MAGIC` of linux/magic.h).
 const MAGIC: u32 = 0x6367_7270;
 
-/// A cgroup as it is now.
+/// A cgroup (version 2) to whose connections a policy applies: its directory, and the kernel's
+/// number for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
     /// Directory of the cgroup.
@@ -18,8 +19,8 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// The cgroup at `path`; without a path, the root of the hierarchy, to which all processes of
-    /// the host belong.
+    /// Finds the cgroup at `path`; without a path, the root of the hierarchy, to which all
+    /// processes of the host belong.
     ///
     /// # Errors
     /// No hierarchy is mounted, or the path is no cgroup of it.
@@ -34,13 +35,16 @@ impl Cgroup {
         Ok(Self { path: real, id })
     }
 
-    /// Whether the path still leads to the cgroup of this number.
+    /// Whether the path still leads to this cgroup: it may have been removed, and another made
+    /// there.
     #[cfg(feature = "ebpf")]
     pub(super) fn is_there(&self) -> bool {
         id(&self.path) == Ok(self.id)
     }
 }
 
+/// The kernel's number of the cgroup at this path; an error, as a sentence, if it is no directory
+/// of the cgroup v2 file system.
 fn id(path: &Path) -> Result<u64, String> {
     let system = rustix::fs::statfs(path).map_err(|errno| errno.to_string())?;
     let found = std::fs::metadata(path).map_err(|error| error.to_string())?;
@@ -50,14 +54,14 @@ fn id(path: &Path) -> Result<u64, String> {
     Ok(found.ino())
 }
 
-/// Mount point of the cgroup v2 hierarchy.
+/// Mount point of the cgroup v2 hierarchy of this host.
 fn mounted() -> Result<PathBuf, PolicyError> {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     mount_point(&table).ok_or(PolicyError::NoCgroups)
 }
 
-/// The first mount of the whole hierarchy of version 2 in `/proc/PID/mountinfo` (proc(5)); `None`
-/// if there is none.
+/// Mount point of the first mount of the whole cgroup v2 hierarchy in `table`, the text of a
+/// `/proc/PID/mountinfo` (proc(5)); `None` if there is none.
 fn mount_point(table: &str) -> Option<PathBuf> {
     table.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;

@@ -6,9 +6,9 @@ use icdc_tcp::{Privileges, available_congestion};
 
 use super::PolicyError;
 
-/// The kernel's name of the algorithm `name`, which is loaded and pinned if it is icdc's and not
-/// loaded yet; and a message about that for the user; `None` if it needs no loading, or is loaded
-/// and held by no process.
+/// Makes sure that the congestion control `name` is there for a policy: one of icdc's is loaded and
+/// pinned unless it is loaded already. Returns its name in the kernel, and a note about the loading
+/// for the user; `None` if there is nothing to tell.
 pub(super) fn provide(name: &str) -> Result<(String, Option<String>), PolicyError> {
     let is_there = |name: &str| available_congestion().iter().any(|there| there == name);
     let ours = congestion::find(name).filter(|ours| name == ours.kernel_name() || !is_there(name));

@@ -48,7 +48,8 @@ pub use ebpf::{Watch, add, list, remove, remove_all};
 #[cfg(not(feature = "ebpf"))]
 pub use without::{Watch, add, list, remove, remove_all};
 
-/// Settings of connections to or from a prefix. `None` leaves a setting as it is.
+/// Settings that new TCP connections of a cgroup to or from a prefix get from the kernel. `None`
+/// leaves a setting as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Prefix of the other end's address.
@@ -65,16 +66,16 @@ pub struct Policy {
     pub burst: Option<u32>,
 }
 
-/// The fastest rate: `bpf_setsockopt` takes 32 bits of bytes per second, of which all ones mean
-/// none.
+/// Highest rate of a policy: `bpf_setsockopt` takes 32 bits of bytes per second, of which all ones
+/// mean none.
 pub const LARGEST_RATE: Rate = Rate::from_bytes_per_second(u32::MAX as u64 - 1);
-/// The largest burst that a device can be configured for, in segments.
+/// Largest burst of a policy, in segments: what a device can be configured for.
 pub const LARGEST_BURST: u32 = 65_535;
-/// The largest window, in segments: 1 GiB, TCP's largest, in segments of 1 KiB.
+/// Largest window of a policy, in segments: 1 GiB, TCP's largest, in segments of 1 KiB.
 pub const LARGEST_WINDOW: u32 = 1 << 20;
 
 impl Policy {
-    /// Checks that the policy can be kept.
+    /// Checks that the policy sets something, and nothing out of range.
     ///
     /// # Errors
     /// The policy sets nothing, or something out of range.
@@ -97,7 +98,7 @@ impl Policy {
     }
 }
 
-/// A policy in force.
+/// A policy in force, as [`list`] shows it, with its cgroup and the number of its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// Settings of the policy; its algorithm by the kernel's name.
@@ -110,7 +111,7 @@ pub struct Listed {
     pub connections: u64,
 }
 
-/// Result of adding a policy.
+/// Result of [`add`]: the policy that is in force now, and what else has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
     /// Path of the cgroup whose connections it governs.
@@ -123,7 +124,7 @@ pub struct Added {
     pub notes: Vec<String>,
 }
 
-/// A socket under a policy, as it is now.
+/// A socket that got a policy, with its state and rate now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Governed {
     /// Number of the socket, unique over all network namespaces.
@@ -155,7 +156,7 @@ pub struct Governed {
     pub congestion: String,
 }
 
-/// Errors of setting and listing policies.
+/// Reason why policies cannot be set, removed or listed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -232,7 +233,7 @@ pub enum PolicyError {
 }
 
 impl PolicyError {
-    /// Whether the command requested something impossible, so that the usage is wrong.
+    /// Whether the command requested something impossible, so that the usage was wrong.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Empty | Self::Rate(_) | Self::Window(_) | Self::Burst)

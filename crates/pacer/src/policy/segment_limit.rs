@@ -23,11 +23,11 @@ use icdc_units::Prefix;
 
 use super::PolicyError;
 
-/// Directory of the records, a file for each device.
+/// Directory of the records of limited devices, a file for each device.
 const NOTES: &str = "/run/icdc/bursts";
 
-/// Record of a device of this network namespace: its name, its setting before (`gso_max_segs`), and
-/// the limits that policies ask for.
+/// Record of a device of this network namespace whose bursts are limited: its name, its setting
+/// before (`gso_max_segs`), and the limits that policies ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Note {
     device: String,
@@ -35,6 +35,7 @@ struct Note {
     limits: Vec<Limit>,
 }
 
+/// Limit of bursts that one policy (of a cgroup, for a prefix) asks for, in segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Limit {
     cgroup: u64,
@@ -42,7 +43,7 @@ struct Limit {
     segments: u32,
 }
 
-/// Limits bursts by the policy of a cgroup for a prefix, at the device by which the prefix is
+/// Limits the bursts of a policy (of a cgroup, for a prefix) at the device by which the prefix is
 /// reached; returns a sentence for the user on what that changes.
 pub(super) fn limit(cgroup: u64, to: Prefix, segments: u32) -> Result<String, PolicyError> {
     let device = device_to(to)?;
@@ -66,29 +67,31 @@ pub(super) fn limit(cgroup: u64, to: Prefix, segments: u32) -> Result<String, Po
     ))
 }
 
-/// Removes the limit of a policy.
+/// Removes the limit that the policy of a cgroup for a prefix asked for; its device gets the
+/// smallest of the other limits, or its setting before.
 pub(super) fn release(cgroup: u64, to: Prefix) -> Result<(), PolicyError> {
     release_those(|limit| limit.cgroup == cgroup && limit.to == to)
 }
 
-/// Removes the limits of the policies of a cgroup.
+/// Removes the limits that all policies of a cgroup asked for.
 pub(super) fn release_cgroup(cgroup: u64) -> Result<(), PolicyError> {
     release_those(|limit| limit.cgroup == cgroup)
 }
 
-/// Removes all limits that were set.
+/// Removes the limits that any policy asked for, in this network namespace.
 pub(super) fn release_all() -> Result<(), PolicyError> {
     release_those(|_| true)
 }
 
-/// Number of segments to which a policy limits bursts; `None` if it does not limit them, or if the
-/// records cannot be read.
+/// Number of segments to which the policy of a cgroup for a prefix limits bursts; `None` if it does
+/// not limit them, or if the records cannot be read.
 pub(super) fn of(cgroup: u64, to: Prefix) -> Option<u32> {
     let notes = notes().ok()?;
     let mut limits = notes.iter().flat_map(|(_, note)| &note.limits);
     limits.find(|limit| limit.cgroup == cgroup && limit.to == to).map(|limit| limit.segments)
 }
 
+/// Removes the limits that `is_meant` selects from all records, and sets their devices anew.
 fn release_those(is_meant: impl Fn(&Limit) -> bool) -> Result<(), PolicyError> {
     for (path, mut note) in notes()? {
         let before = note.limits.len();
@@ -107,10 +110,12 @@ fn release_those(is_meant: impl Fn(&Limit) -> bool) -> Result<(), PolicyError> {
 }
 
 impl Note {
+    /// The smallest of the limits, in segments; the device's setting before if there is none.
     fn least(&self) -> u32 {
         self.limits.iter().map(|limit| limit.segments).min().unwrap_or(self.before)
     }
 
+    /// Parses the text of a record; `None` if it is malformed.
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let (device, before) = lines.next()?.split_once(' ')?;
@@ -123,14 +128,15 @@ impl Note {
         Some(Self { device: device.to_owned(), before: before.parse().ok()?, limits })
     }
 
+    /// The record as text for its file.
     fn text(&self) -> String {
         let limits = self.limits.iter().map(|Limit { cgroup, to, segments }| format!("{cgroup} {to} {segments}\n"));
         format!("{} {}\n{}", self.device, self.before, limits.collect::<String>())
     }
 }
 
-/// Sets the device to the least limit of its record, or to its setting before if there is no limit
-/// any more. A device that was removed has nothing to be set.
+/// Configures the device with the smallest limit of its record, or with its setting before if there
+/// is no limit any more. A device that was removed has nothing to be set.
 fn set(note: &Note) -> Result<(), PolicyError> {
     if let Some(device) = link(&note.device)? {
         change_link(&device, &LinkChange { batch_segments: Some(note.least()), ..LinkChange::default() })?;
@@ -138,8 +144,8 @@ fn set(note: &Note) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// The device by which hosts of a prefix are reached. The first three addresses are looked up, and
-/// one that is not this host's own decides; an error if there is no route to one.
+/// Finds the device by which hosts of a prefix are reached. The first three addresses are looked
+/// up, and one that is not this host's own decides; an error if there is no route to one.
 fn device_to(to: Prefix) -> Result<Link, PolicyError> {
     let mut found = Err(PolicyError::NoRoute(to));
     for address in within(to) {
@@ -153,8 +159,8 @@ fn device_to(to: Prefix) -> Result<Link, PolicyError> {
     found
 }
 
-/// Addresses of a prefix that hosts may have: not that of the network itself, where there are
-/// others.
+/// Up to three addresses of a prefix that hosts may have: not that of the network itself, if there
+/// are others.
 fn within(to: Prefix) -> Vec<IpAddr> {
     match to.address() {
         IpAddr::V4(address) if to.length() < 31 => {
@@ -167,7 +173,7 @@ fn within(to: Prefix) -> Vec<IpAddr> {
     }
 }
 
-/// Number of this thread's network namespace.
+/// The kernel's number (cookie) of this thread's network namespace.
 fn namespace() -> Result<u64, PolicyError> {
     let unknown = |error: OptionError| PolicyError::Call {
         path: PathBuf::from("/proc/thread-self/ns/net"),
@@ -177,7 +183,8 @@ fn namespace() -> Result<u64, PolicyError> {
     namespace_cookie().map_err(unknown)
 }
 
-/// The records of devices of this network namespace, with their paths; malformed ones are left out.
+/// Reads the records of devices of this network namespace, with their paths; malformed ones are
+/// left out.
 fn notes() -> Result<Vec<(PathBuf, Note)>, PolicyError> {
     let prefix = format!("{}-", namespace()?);
     let entries = fs::read_dir(NOTES).into_iter().flatten().flatten();
@@ -186,6 +193,7 @@ fn notes() -> Result<Vec<(PathBuf, Note)>, PolicyError> {
     notes.filter_map(Result::transpose).collect()
 }
 
+/// Reads a record; `None` if there is none, or it is malformed.
 fn read(path: &Path) -> Result<Option<Note>, PolicyError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Note::parse(&text)),
@@ -194,6 +202,7 @@ fn read(path: &Path) -> Result<Option<Note>, PolicyError> {
     }
 }
 
+/// Replaces the file of a record atomically.
 fn write(path: &Path, note: &Note) -> Result<(), PolicyError> {
     fs::create_dir_all(NOTES).map_err(failed(Path::new(NOTES), "mkdir"))?;
     let aside = path.with_extension("new");
@@ -201,6 +210,7 @@ fn write(path: &Path, note: &Note) -> Result<(), PolicyError> {
     fs::rename(&aside, path).map_err(failed(path, "rename"))
 }
 
+/// Makes the error of a system call on this path a [`PolicyError`].
 fn failed(path: &Path, call: &'static str) -> impl Fn(std::io::Error) -> PolicyError {
     let path = path.to_owned();
     move |error| PolicyError::Call { path: path.clone(), call, reason: error.to_string() }

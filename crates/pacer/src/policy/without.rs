@@ -8,6 +8,7 @@ use icdc_units::Prefix;
 
 use super::{Added, Cgroup, Governed, Listed, Policy, PolicyError};
 
+/// Error of every operation in a build without eBPF: the obstacle to it.
 fn not_built() -> PolicyError {
     PolicyError::Obstacle(ebpf_obstacle().unwrap_or(Obstacle::NotBuilt("without the feature ebpf")))
 }
@@ -46,7 +47,7 @@ pub fn remove_all() -> Result<usize, PolicyError> {
     Err(not_built())
 }
 
-/// A list of sockets, which is never made.
+/// Lister of the sockets under a policy, of which a build without eBPF makes none.
 #[derive(Debug)]
 pub struct Watch(Infallible);
 

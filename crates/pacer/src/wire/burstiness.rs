@@ -4,16 +4,18 @@
 use icdc_scheduler::Burstiness;
 use icdc_units::{ByteCount, Span, Time};
 
-/// Interval of the computation, unless it is reported earlier.
+/// Interval at which bursts are computed, unless they are reported earlier.
 const SECOND: Span = Span::from_secs(1);
 
-/// Meters of the largest burst of each class, evaluated once a second.
+/// Meters of the bursts of the traffic that leaves, one for each class; they keep the largest burst
+/// since the last report.
 pub(super) struct Bursts {
     classes: Vec<Class>,
     /// Time at which the present second ends.
     end: Time,
 }
 
+/// Meter of one class, its parent's index, and the largest burst since the last report.
 struct Class {
     meter: Burstiness,
     parent: Option<usize>,
@@ -45,6 +47,7 @@ impl Bursts {
         }
     }
 
+    /// Evaluates the second so far, and begins the next one at `now`.
     fn judge(&mut self, now: Time) {
         for class in &mut self.classes {
             let window = class.meter.cut();
@@ -53,7 +56,7 @@ impl Bursts {
         self.end = now + SECOND;
     }
 
-    /// Largest burst of each class since the last call.
+    /// Largest burst of each class since the last call, in bytes, the present second included.
     pub(super) fn take(&mut self, now: Time) -> Vec<ByteCount> {
         self.judge(now);
         self.classes.iter_mut().map(|class| std::mem::take(&mut class.largest)).collect()

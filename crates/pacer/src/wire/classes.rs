@@ -10,17 +10,19 @@ use serde::de::{Deserializer, Error as _};
 
 use super::error::WireError;
 
-/// `CoDel`'s usual target and interval (RFC 8289, section 4).
+/// Usual target of CoDel (RFC 8289, section 4).
 const TARGET: Span = Span::from_millis(5);
+/// Usual interval of CoDel (RFC 8289, section 4).
 const INTERVAL: Span = Span::from_millis(100);
 
-/// The classes of traffic in a file.
+/// The user's file of classes of traffic, parsed, with its path for errors.
 #[derive(Clone, Debug)]
 pub struct Classes {
     path: PathBuf,
     file: File,
 }
 
+/// Contents of the file: its classes, and the name of the one for frames that no filter sorts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -29,6 +31,7 @@ struct File {
     class: Vec<Class>,
 }
 
+/// A class in the file: its place in the tree, rates, queue and filters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Class {
@@ -47,6 +50,7 @@ struct Class {
     filter: Vec<Sorted>,
 }
 
+/// Settings of CoDel in the file; `None` means the usual ones.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CoDel {
@@ -56,6 +60,8 @@ struct CoDel {
     interval: Option<Span>,
 }
 
+/// A filter in the file: frames that match all its fields are sorted into its class; `None` matches
+/// any.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Sorted {
@@ -73,7 +79,7 @@ struct Sorted {
 }
 
 impl Classes {
-    /// Reads a file.
+    /// Reads and checks a file of classes.
     ///
     /// # Errors
     /// [`WireError::Classes`]: it cannot be read, or does not say what it has to.
@@ -84,7 +90,7 @@ impl Classes {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// The classes on a line of this rate.
+    /// Makes the tree of these classes for a line of this rate.
     ///
     /// # Errors
     /// [`WireError::Tree`]: they are no valid tree on such a line.
@@ -95,6 +101,7 @@ impl Classes {
     }
 }
 
+/// Parses and checks the text of a file; an error is a sentence for the user.
 fn parse(text: &str) -> Result<File, String> {
     let file: File = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
     for class in &file.class {
@@ -108,6 +115,7 @@ fn parse(text: &str) -> Result<File, String> {
     if file.class.is_empty() { Err("there is no [[class]] in it".to_owned()) } else { Ok(file) }
 }
 
+/// Settings of a class for the scheduler, with the usual values for what the file leaves out.
 fn settings(class: &Class) -> ClassSettings {
     let usual = QueueSettings::default();
     let discipline = match (&class.mark, &class.codel) {
@@ -135,7 +143,7 @@ fn settings(class: &Class) -> ClassSettings {
     }
 }
 
-/// Quantities and prefixes are text, with their units.
+/// Deserializes a quantity from text, with its unit.
 fn parsed<'de, D, T>(input: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -144,11 +152,12 @@ where
     String::deserialize(input)?.parse().map(Some).map_err(D::Error::custom)
 }
 
+/// Deserializes a prefix or an address from text.
 fn prefix<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Prefix>, D::Error> {
     Prefix::of_text(&String::deserialize(input)?).map(Some).map_err(D::Error::custom)
 }
 
-/// A value in the file: a word or a number.
+/// A value in the file that may be a number or a text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Word {
@@ -158,6 +167,7 @@ enum Word {
     Text(String),
 }
 
+/// Deserializes an IP protocol, by name or number.
 fn protocol<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u8>, D::Error> {
     let expected = "a protocol is \"tcp\", \"udp\", \"icmp\", \"icmpv6\", or a number from 0 to 255";
     let number = match Word::deserialize(input)? {
@@ -173,6 +183,7 @@ fn protocol<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u8>, D::Error>
     number.map(Some).ok_or_else(|| D::Error::custom(expected))
 }
 
+/// Deserializes a port or a range of ports.
 fn ports<'de, D: Deserializer<'de>>(input: D) -> Result<Option<RangeInclusive<u16>>, D::Error> {
     let range = match Word::deserialize(input)? {
         Word::Number(port) => Some(port..=port),

@@ -7,7 +7,8 @@ use std::time::Duration;
 use icdc_scheduler::{ClassCounters, Tree};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-/// State shared by a pump and the threads that supervise it.
+/// Requests to a running pacer and its status, shared by the pump's thread and the threads that
+/// supervise it.
 #[derive(Debug, Default)]
 pub struct Control {
     stop: AtomicBool,
@@ -18,10 +19,11 @@ pub struct Control {
     answered: Condvar,
 }
 
-/// Time limit for a pump's answer: one that exceeds it has ended, or is overloaded.
+/// Time limit for the pump's answer to a request of its status: if it exceeds that, it has ended,
+/// or is overloaded.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Status of a running wire pacer, with its counters.
+/// Status of a running wire pacer: its counters since the beginning, and its classes.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     /// Time at which the counters were read.
@@ -38,7 +40,7 @@ pub struct Status {
     pub reloads: u64,
 }
 
-/// Status of one class.
+/// Status of one class of a wire pacer: its settings, counters, queue and largest burst.
 #[derive(Clone, Debug)]
 pub struct ClassStatus {
     /// Name of the class.
@@ -64,14 +66,14 @@ impl Control {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Requests the pump to continue with other classes.
+    /// Requests the pump to continue with these classes; returns at once.
     pub fn change(&self, tree: Tree) {
         *held(&self.tree) = Some(tree);
         self.has_tree.store(true, Ordering::Release);
     }
 
-    /// Current counters; of a pump that has ended, or does not answer within a second, the last
-    /// ones.
+    /// Asks the pump for its counters, and waits for them a second at most; of a pump that has
+    /// ended, or does not answer in time, the last ones.
     #[must_use]
     pub fn status(&self) -> Status {
         let mut status = held(&self.status);
@@ -86,14 +88,17 @@ impl Control {
         status.clone()
     }
 
+    /// Whether a status is requested and not yet published.
     pub(super) fn is_asked(&self) -> bool {
         self.status_requested.load(Ordering::Acquire)
     }
 
+    /// Whether the pump is requested to end.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// Takes the classes with which the pump is to continue; `None` if no change is requested.
     pub(super) fn new_tree(&self) -> Option<Tree> {
         if !self.has_tree.swap(false, Ordering::Acquire) {
             return None;
@@ -101,6 +106,7 @@ impl Control {
         held(&self.tree).take()
     }
 
+    /// Answers the requests of a status, by the pump.
     pub(super) fn publish(&self, status: Status) {
         *held(&self.status) = status;
         self.status_requested.store(false, Ordering::Release);
@@ -108,6 +114,7 @@ impl Control {
     }
 }
 
+/// Locks the mutex, also one that a panic has poisoned.
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -24,34 +24,36 @@ use super::frames::{Frame, Gaps, Outgoing, Room};
 use super::line_clock::LineClock;
 use super::{ClassStatus, Control, Line, Mode, Status, WireError};
 
-/// Multiple of the lead from which a gap is waited for by the timer, and only its end is filled: an
-/// idle line paces as well as a filled one, and is cheaper.
+/// Multiple of the lead beyond which a gap is not filled with gap frames from its beginning but
+/// waited for by the timer: an idle line paces as well as a filled one, and is cheaper.
 const FILLED: u64 = 2;
-/// Bytes by which, in gap mode, a frame may leave before its time instead of behind a gap frame
-/// that short: a quarter of a full frame. At nine tenths of the line this saves three of four gap
+/// Bytes by which, in gap mode, a frame may leave before its time, so that no gap frame this short
+/// is needed: a quarter of a full frame. At nine tenths of the line this saves three of four gap
 /// frames.
 const EARLY: ByteCount = ByteCount::new(384);
-/// Interval at which the line is filled up, if half a lead is not shorter: the longest time until
-/// an arriving frame is read.
+/// Interval at which the line is filled up in gap mode, if half a lead is not shorter: the longest
+/// time until an arriving frame is read.
 const REFILL: Span = Span::from_millis(1);
-/// Lateness that timer mode makes up for: the timer's own. It leaves in a bunch, and a bunch may
-/// not fill a short queue.
+/// Lateness up to which timer mode sends what was due, in a bunch: the timer's own. A longer one is
+/// not made up for, since a bunch may not fill a short queue.
 const CATCH_UP: Span = Span::from_micros(250);
-/// Least interval between two wakes while frames wait.
+/// Least interval between two wakes of the pump while frames wait.
 const TURN: Span = Span::from_micros(50);
-/// Longest sleep of an idle pump, so that it notices a request.
+/// Longest sleep of an idle pump, so that it notices a request in time.
 const IDLE: Span = Span::from_millis(50);
-/// Frames taken in or sent by one turn, so that neither holds up the other.
+/// Maximum number of frames that are read, or sent, by one turn of the loop, so that neither holds
+/// up the other.
 const BATCH: usize = 256;
 /// Longest frame of a neighbour (ARP or neighbour discovery) that is read, in bytes.
 const ANSWER: usize = 9100;
-/// Priority of the thread (nice(2), the highest) where real-time scheduling is not permitted.
+/// Priority of the pump's thread (nice(2), the highest) if real-time scheduling is not permitted.
 const FIRST: i32 = -20;
-/// Real-time priority: below those of a lab's wire (40) and of the kernel's own threads (50), which
-/// move packets for everybody.
+/// Real-time priority of the pump's thread: below those of a lab's wire (40) and of the kernel's
+/// own threads (50), which move packets for everybody.
 const PRIORITY: u8 = 30;
 
-/// The loop that sends frames at their times.
+/// Loop of the wire pacer: reads the host's frames from the tap, queues them in their classes, and
+/// sends them out of the device at their times.
 pub(super) struct Pump {
     mode: Mode,
     /// Time by which the line is filled ahead; zero in timer mode.
@@ -73,7 +75,7 @@ pub(super) struct Pump {
     bursts: Bursts,
 }
 
-/// Condition for the next turn of the loop.
+/// Condition on which the loop waits before its next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// There is more to do at once.
@@ -85,6 +87,8 @@ enum Next {
 }
 
 impl Pump {
+    /// Pump for this line and tree of classes, which reads from `tap`; opens the sockets on the
+    /// device.
     pub(super) fn new(line: &Line, tree: Tree, tap: Tap, detour: &Detour) -> Result<Self, WireError> {
         let (lead, early) = match line.mode {
             Mode::Timer => (Span::ZERO, ByteCount::ZERO),
@@ -108,6 +112,7 @@ impl Pump {
         })
     }
 
+    /// Runs the loop in the calling thread, at raised priority, until `control` requests the end.
     pub(super) fn run(&mut self, control: &Control) -> Result<(), WireError> {
         // The kernel delays wake-ups by the timer slack, to wake several threads at once: as little
         // as possible. And this thread runs before others, where permitted.
@@ -135,7 +140,8 @@ impl Pump {
         Ok(())
     }
 
-    /// Brings position and clock together: rest counts, stalls do not.
+    /// Brings the scheduler's position up to the clock after a pause: time in which nothing had to
+    /// be sent counts, time that the process lost does not.
     fn keep_time(&mut self, now: Time) {
         let allowed = if self.mode == Mode::Timer { CATCH_UP } else { Span::ZERO };
         let (rested, lost) = self.clock.resume(now, self.scheduler.position(), allowed);
@@ -143,7 +149,8 @@ impl Pump {
         self.status.late += lost;
     }
 
-    /// Reads the frames that have arrived; returns their number.
+    /// Reads the frames that the host has sent into the tap and queues them, and passes answers of
+    /// neighbours to the tap; returns the number of frames from the tap.
     fn receive(&mut self, now: Time) -> Result<usize, WireError> {
         for _ in 0..BATCH {
             let Some(length) = self.neighbours.receive(&mut self.answer)? else { break };
@@ -160,8 +167,8 @@ impl Pump {
         Ok(count)
     }
 
-    /// Queues the frames of one packet in their class; those of ARP and neighbour discovery are
-    /// sent before all classes.
+    /// Queues the frames of the packet that was read last in their class; those of ARP and
+    /// neighbour discovery are sent before all classes.
     fn line_up(&mut self, now: Time) {
         let Some(first) = self.taken.first() else { return };
         if is_of_neighbours(first.ethernet()) {
@@ -180,7 +187,8 @@ impl Pump {
         }
     }
 
-    /// Hands the due frames to the device, and tells when there is more to do.
+    /// Takes the frames that are due from the scheduler and hands them to the device; returns when
+    /// there is more to do.
     fn send(&mut self, now: Time) -> Result<Next, WireError> {
         let horizon = self.clock.position_at(now + self.lead);
         let next = loop {
@@ -215,8 +223,8 @@ impl Pump {
         if self.hand_over()? { Ok(next) } else { Ok(Next::At(now + TURN)) }
     }
 
-    /// Advances through a gap, as far as the line is to be filled now. `None` once it has passed;
-    /// otherwise the time at which to continue.
+    /// Advances through a gap between frames of `gap` bytes, filled with gap frames or idle, as far
+    /// as `horizon`. `None` if the loop can go on at once; otherwise the time at which to continue.
     fn gap(&mut self, gap: ByteCount, horizon: ByteCount) -> Option<Time> {
         let position = self.scheduler.position();
         let end = position + gap;
@@ -245,7 +253,7 @@ impl Pump {
         }
     }
 
-    /// Sends what is queued; false if the device has no room for all of it now.
+    /// Hands the outgoing frames to the device; false if it has no room for all of them now.
     fn hand_over(&mut self) -> Result<bool, WireError> {
         while !self.outgoing.is_empty() {
             let (outlet, gaps) = (&mut self.outlet, &self.gaps);
@@ -272,6 +280,7 @@ impl Pump {
         Ok(true)
     }
 
+    /// Sleeps until the next turn is due; a long wait also ends when a frame arrives.
     fn wait(&self, now: Time, next: Next) {
         let due = match next {
             Next::AtOnce => return,
@@ -291,6 +300,7 @@ impl Pump {
         let _ = poll(&mut polled, Some(&left));
     }
 
+    /// Continues with another tree of classes; the frames that wait are kept.
     fn change(&mut self, tree: Tree) {
         let fresh = Scheduler::new(tree.clone());
         let old = std::mem::replace(&mut self.scheduler, fresh);
@@ -299,6 +309,7 @@ impl Pump {
         self.status.reloads += 1;
     }
 
+    /// Status for other threads; begins new bursts.
     fn status(&mut self, now: Time) -> Status {
         self.status.at = now;
         let classes = self.scheduler.classes().zip(self.bursts.take(now));

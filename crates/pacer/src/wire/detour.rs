@@ -13,13 +13,13 @@ use icdc_packet::Tap;
 
 use super::error::WireError;
 
-/// Packets that may wait for the pump, each of one frame up to 64 KiB: the kernel does not hold TCP
-/// back at a tap, so a whole window may come at once.
+/// Length of the tap's queue in packets, each of one frame up to 64 KiB: the kernel does not hold
+/// TCP back at a tap, so a whole window may come at once.
 const QUEUE: u32 = 4000;
-/// Metric of an IPv6 route that was made without one.
+/// Metric that the kernel gives an IPv6 route that was made without one.
 const USUAL_METRIC: u32 = 1024;
 
-/// A tap that is set up and may be diverted into.
+/// A tap that stands in for a paced device, and into which the device's traffic can be led.
 pub(super) struct Detour {
     device: Link,
     tap: Link,
@@ -27,7 +27,7 @@ pub(super) struct Detour {
 }
 
 impl Detour {
-    /// Makes the tap device of the detour; nothing is led into it yet.
+    /// Makes and configures the tap that stands in for `device`; no traffic is led into it yet.
     pub(super) fn prepare(device: &str) -> Result<(Self, Tap), WireError> {
         let found = link(device)?.ok_or_else(|| WireError::NoDevice { device: device.to_owned() })?;
         let hardware = hardware(&found).ok_or_else(|| WireError::NotEthernet { device: device.to_owned() })?;
@@ -58,7 +58,8 @@ impl Detour {
         self.hardware
     }
 
-    /// Redirects the host's traffic from the device to the tap.
+    /// Leads the host's traffic for the device into the tap, by copies of the device's routes and
+    /// permanent neighbours.
     pub(super) fn divert(&self) -> Result<(), WireError> {
         let Self { device, tap, .. } = self;
         change_link(tap, &LinkChange { up: true, ..LinkChange::default() })?;
@@ -81,6 +82,8 @@ impl Detour {
         Ok(())
     }
 
+    /// Gives the tap the device's hardware address and MTU, and switches off what the kernel would
+    /// do at it by itself.
     fn configure(&self) -> Result<(), WireError> {
         let Self { device, tap, .. } = self;
         let change = LinkChange {
@@ -116,11 +119,12 @@ fn reverse_path(device: &str) -> u8 {
     read("all").max(read(device))
 }
 
+/// Hardware address of an Ethernet device; `None` for any other device.
 fn hardware(device: &Link) -> Option<[u8; 6]> {
     device.address.as_slice().try_into().ok().filter(|_| device.is_ethernet)
 }
 
-/// The metric just before that of a route; `None` if nothing goes before it.
+/// The metric of a route that goes just before one of this metric; `None` if none goes before it.
 fn preferred_metric(metric: u32) -> Option<u32> {
     metric.checked_sub(1).filter(|before| *before > 0)
 }

@@ -12,16 +12,18 @@ const HEADER: usize = Offload::LENGTH;
 /// Bytes on the wire beyond a frame: preamble 8, check sequence 4, gap between frames 12 (IEEE
 /// 802.3).
 pub(super) const WIRE_OVERHEAD: usize = 24;
-/// Ethernet header, and a VLAN tag that may be in it.
+/// Length of the Ethernet header in bytes.
 pub(super) const ETHERNET: usize = 14;
+/// Length in bytes of a VLAN tag that a frame may have.
 const VLAN: usize = 4;
 
-/// A frame that the host sends.
+/// A frame that the host sends, in memory behind its virtio-net header.
 pub(super) struct Frame {
     bytes: Vec<u8>,
 }
 
 impl Frame {
+    /// The frame from its Ethernet header on.
     pub(super) fn ethernet(&self) -> &[u8] {
         &self.bytes[HEADER..]
     }
@@ -37,7 +39,7 @@ impl Frame {
     }
 }
 
-/// Memory for frames: a full frame stays where it was read to, and its memory is reused after it
+/// Buffers for frames: a full frame stays where it was read to, and its memory is reused after it
 /// was sent. A packet that combines many frames is cut into them.
 pub(super) struct Room {
     /// The next packet is read into this, as far as it fits.
@@ -48,25 +50,26 @@ pub(super) struct Room {
     spare: Vec<Vec<u8>>,
 }
 
-/// Most buffers that are kept for reuse.
+/// Maximum number of buffers that are kept for reuse.
 const SPARE: usize = 1024;
-/// Divisor of a buffer's length: a frame that is shorter than that is copied out of the buffer.
+/// Divisor of a buffer's length: a frame that is shorter than the quotient is copied out of the
+/// buffer, which is used again.
 const WASTEFUL: usize = 2;
 
 impl Room {
-    /// Makes a reader for the frames of a device of this MTU.
+    /// Buffers for the frames of a device of this MTU in bytes.
     pub(super) fn new(mtu: usize) -> Self {
         let length = HEADER + ETHERNET + VLAN + mtu;
         Self { next: vec![0; length], length, long: vec![0; Tap::MOST.max(length)], spare: Vec::new() }
     }
 
-    /// Buffers for reading the next packet.
+    /// The two buffers, to be filled one after the other, into which the next packet is read.
     pub(super) fn free(&mut self) -> [IoSliceMut<'_>; 2] {
         [IoSliceMut::new(&mut self.next), IoSliceMut::new(&mut self.long[self.length..])]
     }
 
-    /// The frames of the packet of `length` bytes that was read there, in order; none if it is
-    /// nothing that can be sent.
+    /// Appends the frames of the packet of `length` bytes that was read into [`free`](Self::free)
+    /// to `frames`, in order; none if it is nothing that can be sent.
     pub(super) fn take(&mut self, length: usize, frames: &mut Vec<Frame>) {
         let Some(offload) = Offload::parse(&self.next[..length.min(self.length)]) else { return };
         // A packet that combines several may be as short.
@@ -87,6 +90,7 @@ impl Room {
         }));
     }
 
+    /// Makes the packet of `length` bytes that was just read, a single frame, a [`Frame`].
     fn take_one(&mut self, offload: Offload, length: usize) -> Frame {
         self.next[..HEADER].copy_from_slice(&offload.unsegmented().bytes());
         if length * WASTEFUL < self.length {
@@ -98,7 +102,7 @@ impl Room {
         Frame { bytes }
     }
 
-    /// Takes the memory of a frame that was sent.
+    /// Takes back the memory of a frame that was sent.
     pub(super) fn give_back(&mut self, outgoing: Outgoing) {
         if let Outgoing::Frame(Frame { mut bytes }) = outgoing
             && self.spare.len() < SPARE
@@ -110,7 +114,7 @@ impl Room {
     }
 }
 
-/// A frame to be handed to the device.
+/// A frame that is to be handed to the device next: the host's, or a gap frame.
 pub(super) enum Outgoing {
     /// The host sends this frame.
     Frame(Frame),
@@ -118,13 +122,14 @@ pub(super) enum Outgoing {
     Gap(usize),
 }
 
-/// Gap frames of one device, none longer than its own frames.
+/// Maker of gap frames (PAUSE frames, which the next port drops) for one device, none longer than
+/// its own frames.
 pub(super) struct Gaps {
     longest: Vec<u8>,
 }
 
 impl Gaps {
-    /// Gap frames for a device with this hardware address.
+    /// Gap frames for a device with this hardware address and MTU in bytes.
     pub(super) fn new(hardware: [u8; 6], mtu: usize) -> Self {
         let mut longest = vec![0; HEADER + ETHERNET + mtu];
         let header = &mut longest[HEADER..];
@@ -136,14 +141,15 @@ impl Gaps {
         Self { longest }
     }
 
-    /// The frames that fill a gap, and what they take on the wire.
+    /// Gap frames that fill a gap of this number of bytes on the wire, and the bytes that they
+    /// really take there.
     pub(super) fn fill(&self, gap: ByteCount) -> (impl Iterator<Item = Outgoing>, ByteCount) {
         let longest = ByteCount::from(self.longest.len() - HEADER + WIRE_OVERHEAD);
         let frames = move || gap_frames(gap, longest);
         (frames().map(|length| Outgoing::Gap(length.as_usize() - WIRE_OVERHEAD)), frames().sum())
     }
 
-    /// Bytes to be handed to the device.
+    /// Bytes of an outgoing frame as the device takes them, behind their virtio-net header.
     pub(super) fn bytes<'a>(&'a self, outgoing: &'a Outgoing) -> &'a [u8] {
         match outgoing {
             Outgoing::Frame(frame) => &frame.bytes,

@@ -5,7 +5,7 @@ use icdc_units::{Rate, Span};
 
 use super::error::WireError;
 
-/// Method of keeping frames apart on the line.
+/// Method of keeping frames at their distances on a device's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Frames wait for the system's timer.
@@ -14,7 +14,7 @@ pub enum Mode {
     Gap,
 }
 
-/// A network device, and the rate and pacing of its line.
+/// A network device that is to be paced, with the rate of its line and the method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Name of the device.
@@ -32,8 +32,8 @@ pub struct Line {
 /// any round trip that is worth pacing.
 pub const LEAD: Span = Span::from_millis(5);
 
-/// Drivers of devices that hand frames on in memory, at whatever rate: gap frames would pace
-/// nothing there.
+/// Drivers of devices that hand frames on in memory, at whatever rate, so that gap frames would
+/// pace nothing there.
 const CHARGED_FOR_NOTHING: [&str; 14] = [
     "veth",
     "tun",
@@ -52,9 +52,9 @@ const CHARGED_FOR_NOTHING: [&str; 14] = [
 ];
 
 impl Line {
-    /// The line of `device`, in this thread's network namespace. `given` takes precedence over the
-    /// device's own rate; `lab` is the rate at which an emulated wire charges frames, where there
-    /// is one. Without a mode, gaps are filled where that works.
+    /// Finds out the line of `device`, in this thread's network namespace. `given`, the user's
+    /// rate, takes precedence over the device's own; `lab` is the rate at which an emulated wire
+    /// charges frames, `None` without one. Without a mode, gaps are filled where that works.
     ///
     /// # Errors
     /// No such device; an unknown rate; gap frames requested where they would pace nothing.

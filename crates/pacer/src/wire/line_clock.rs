@@ -3,7 +3,8 @@
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-/// Clock of a line, between times and positions in bytes.
+/// Clock of a line: converts between times and positions, which count the bytes that the line has
+/// carried or left idle.
 pub(super) struct LineClock {
     line: Rate,
     /// Time at which the line was at position zero.
@@ -13,7 +14,7 @@ pub(super) struct LineClock {
 }
 
 impl LineClock {
-    /// A line of this rate that begins at `now` and is idle on purpose.
+    /// Clock of a line of this rate that begins at `now`, idle because nothing has to be sent.
     pub(super) fn new(line: Rate, now: Time) -> Self {
         Self { line, origin: now, rest: Time::MAX }
     }
@@ -23,7 +24,7 @@ impl LineClock {
         self.line
     }
 
-    /// Position of the line at `time`.
+    /// Position of the line at `time`: bytes that it has carried or left idle by then.
     pub(super) fn position_at(&self, time: Time) -> ByteCount {
         self.line * (time - self.origin)
     }
@@ -33,15 +34,14 @@ impl LineClock {
         self.origin + position / self.line
     }
 
-    /// The line is idle on purpose from now on, until there is something to send, but not beyond
-    /// `until`.
+    /// Notes that the line is idle from now on because nothing has to be sent before `until`.
     pub(super) fn rest_until(&mut self, until: Time) {
         self.rest = until;
     }
 
-    /// Resumes at `now` on a line that has been filled up to `position`. Returns the bytes that
-    /// have passed in rest, and the time that is lost because nothing was sent for longer than
-    /// `allowed` though it was due. Lost time is not caught up.
+    /// Goes on at `now` on a line that has been filled up to `position`. Returns the bytes that
+    /// passed while nothing had to be sent, and the time that is lost because nothing was sent for
+    /// longer than `allowed` though it was due. Lost time is not caught up.
     pub(super) fn resume(&mut self, now: Time, position: ByteCount, allowed: Span) -> (ByteCount, Span) {
         let rested = self.position_at(now.min(self.rest)) - position;
         self.rest = Time::ORIGIN;

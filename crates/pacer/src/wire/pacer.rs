@@ -8,7 +8,7 @@ use super::detour::Detour;
 use super::error::WireError;
 use super::line::Line;
 
-/// A device whose traffic is paced, until dropped.
+/// A device whose outgoing traffic is paced, until dropped: its detour and its pump.
 pub struct WirePacer {
     pump: Pump,
     _detour: Detour,
@@ -16,7 +16,7 @@ pub struct WirePacer {
 
 impl WirePacer {
     /// Takes over what the host sends through the device of `line`, in this thread's network
-    /// namespace.
+    /// namespace; frames wait until [`run`](Self::run).
     ///
     /// # Errors
     /// See [`WireError`]; the host sends as before.

@@ -52,7 +52,7 @@ impl Burst {
         self.bad
     }
 
-    /// Packets to spend in the present state: geometric, at least 1.
+    /// Draws the number of packets to spend in the present state: geometric, at least 1.
     fn stay(&mut self) -> u64 {
         let leave = if self.bad { self.leave_bad } else { self.leave_good };
         if leave <= 0.0 {

@@ -11,7 +11,8 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Numbers in any order; repeated ones count once, zero names no packet.
+    /// Process that loses the packets of these numbers, which may be in any order; repeated ones
+    /// count once, zero names no packet.
     #[must_use]
     pub fn new(numbers: &[u64]) -> Self {
         let mut sorted: Vec<u64> = numbers.iter().copied().filter(|&number| number > 0).collect();

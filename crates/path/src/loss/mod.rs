@@ -13,7 +13,7 @@ pub use burst::Burst;
 pub use listed::Listed;
 pub use random::Random;
 
-/// Model of packet loss.
+/// Description of the packet loss of a path that is not due to a full queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Model {
     /// No packet is lost.
@@ -32,7 +32,7 @@ pub enum Model {
     Listed(Vec<u64>),
 }
 
-/// A running loss process.
+/// Running process that decides for each packet whether the path loses it.
 #[derive(Clone, Debug)]
 pub enum Loss {
     /// No packet is lost.
@@ -57,7 +57,7 @@ impl Loss {
         }
     }
 
-    /// Whether the next packet is lost.
+    /// Decides whether the next packet that arrives is lost; to be called once for each.
     pub fn loses_next(&mut self) -> bool {
         match self {
             Self::None => false,

@@ -44,6 +44,7 @@ impl Random {
         true
     }
 
+    /// Draws the number of packets that survive before the next loss.
     fn draw(&mut self) -> u64 {
         if self.log_survival == 0.0 {
             return u64::MAX;
@@ -53,7 +54,7 @@ impl Random {
     }
 }
 
-/// Uniform in (0, 1], in steps of 2^-53.
+/// Draws a number that is uniform in (0, 1], in steps of 2^-53.
 pub(super) fn uniform(random: &mut ChaCha8Rng) -> f64 {
     ((random.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64
 }

@@ -1,17 +1,17 @@
 //! Lines of facts: `NAME: VALUE`.
 
-/// A list of facts in their order, to be written.
+/// Text of facts of a receipt, `NAME: VALUE` in each line, as it is being written.
 #[derive(Clone, Debug, Default)]
 pub struct Facts(String);
 
 impl Facts {
-    /// Facts below the first line of a receipt.
+    /// Begins the facts above the lines of items, with the first line of a receipt.
     #[must_use]
     pub fn of_head() -> Self {
         Self(format!("{}\n", super::FIRST_LINE))
     }
 
-    /// Facts below the lines of items.
+    /// Begins the facts below the lines of items, with the empty line before them.
     #[must_use]
     pub fn of_foot() -> Self {
         Self("\n".to_owned())
@@ -35,7 +35,7 @@ impl Facts {
         self.0.into_bytes()
     }
 
-    /// The text below the lines of items.
+    /// The text to put below the lines of items.
     #[must_use]
     pub fn into_foot(self) -> Vec<u8> {
         self.0.into_bytes()
@@ -62,11 +62,12 @@ pub fn value<'a>(facts: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
     values.next().filter(|_| values.next().is_none())
 }
 
+/// Names and values of lines that end with a newline each; `None` if one is no fact.
 fn facts(text: &str) -> Option<Vec<(&str, &str)>> {
     text.strip_suffix('\n')?.split('\n').map(fact).collect()
 }
 
-/// Name and value of a line.
+/// Name and value of a line `NAME: VALUE`; `None` if it is none.
 fn fact(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.split_once(": ")?;
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');

@@ -11,7 +11,7 @@ use icdc_units::hexadecimal;
 use super::facts::Facts;
 use super::line::{Kind, Line, Status};
 
-/// Counts and digest of lines that come one after the other.
+/// Counts and tree digest of a receipt's lines of items, as they are added one after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Items {
     counts: Counts,
@@ -51,13 +51,13 @@ impl Items {
         Ok(())
     }
 
-    /// The counts.
+    /// Counts over the lines added so far: items, bytes of files, items that were not verified.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Adds the counts and the digest to facts.
+    /// Adds the counts, and the tree digest of the lines so far, to the facts of a receipt.
     #[must_use]
     pub fn tell(&self, facts: Facts) -> Facts {
         let Counts { items, bytes, unverified } = self.counts;

@@ -22,7 +22,7 @@ const NONE: &[u8] = b"-";
 /// Word before the digest of a sparse file's data.
 const SPARSE: &[u8] = b"map:";
 
-/// Action of the receiving end on an item.
+/// Action of the receiving end on an item, as the first word of the item's line tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
     /// This run has stored it: it arrived, or was there and was read, with this digest.
@@ -55,7 +55,7 @@ pub enum Kind {
     Special,
 }
 
-/// Line of an item.
+/// Line of a receipt, which tells of one item what the destination has and how it got there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Action of the receiving end on it.
@@ -72,6 +72,7 @@ pub struct Line {
     pub path: Vec<u8>,
 }
 
+/// The word in a receipt for each status.
 const STATUSES: [(Status, &str); 6] = [
     (Status::Stored, "stored"),
     (Status::Earlier, "earlier"),
@@ -81,6 +82,7 @@ const STATUSES: [(Status, &str); 6] = [
     (Status::Kept, "kept"),
 ];
 
+/// The word in a receipt for each kind of item.
 const KINDS: [(Kind, &str); 5] = [
     (Kind::File, "file"),
     (Kind::HardLink, "hardlink"),
@@ -90,7 +92,7 @@ const KINDS: [(Kind, &str); 5] = [
 ];
 
 impl Status {
-    /// Word of the status.
+    /// First word of a line, for this status.
     #[must_use]
     pub fn word(self) -> &'static str {
         STATUSES.iter().find(|(status, _)| *status == self).map_or("", |(_, word)| word)
@@ -98,7 +100,7 @@ impl Status {
 }
 
 impl Kind {
-    /// Word of the kind.
+    /// Second word of a line, for this kind.
     #[must_use]
     pub fn word(self) -> &'static str {
         KINDS.iter().find(|(kind, _)| *kind == self).map_or("", |(_, word)| word)
@@ -181,10 +183,12 @@ impl Line {
     }
 }
 
+/// The value that a word of a line stands for; `None` for an unknown word.
 fn of_word<T: Copy>(words: &[(T, &str)], word: &[u8]) -> Option<T> {
     words.iter().find(|(_, known)| known.as_bytes() == word).map(|(value, _)| *value)
 }
 
+/// The digest that these 64 hexadecimal digits are; `None` for anything else.
 fn digest_of(digits: &[u8]) -> Option<Digest> {
     of_hexadecimal(digits)?.try_into().ok()
 }

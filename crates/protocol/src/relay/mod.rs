@@ -19,7 +19,7 @@ pub mod socks5_client;
 
 pub use destination::{Destination, DestinationError, Host, HostName};
 
-/// Reader of bytes that may not have arrived completely.
+/// Reader at the front of bytes that have arrived, and that may lack the rest of a message.
 struct Front<'a> {
     bytes: &'a [u8],
     used: usize,

@@ -26,9 +26,13 @@ pub const MAX_HOPS: usize = 16;
 /// Length of an answer in bytes.
 pub const ANSWER: usize = 4;
 
+/// Flag of a header: the destination must be a public address.
 const PUBLIC_ONLY: u8 = 1;
+/// First byte of an encoded place that is an IPv4 address.
 const IPV4: u8 = 4;
+/// First byte of an encoded place that is an IPv6 address.
 const IPV6: u8 = 6;
+/// First byte of an encoded place that is a host name.
 const NAME: u8 = 3;
 
 /// Random number that identifies a relay for as long as its process lives.

@@ -7,7 +7,9 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// Byte of a header that says version 2 and command PROXY.
 const VERSION_AND_COMMAND: u8 = 0x21;
+/// Byte of a header that says TCP, and addresses of IPv4.
 const TCP_OVER_IPV4: u8 = 0x11;
+/// Byte of a header that says TCP, and addresses of IPv6.
 const TCP_OVER_IPV6: u8 = 0x21;
 
 /// The encoded header that precedes the data of a connection from `client` to `destination`.

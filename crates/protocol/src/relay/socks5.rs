@@ -18,16 +18,27 @@ use super::{Destination, Front, Host};
 /// Most bytes that a client may have sent before its next answer is due.
 pub const MAX_MESSAGE: usize = 513;
 
+/// First byte of all messages but those of a login.
 pub(super) const VERSION: u8 = 5;
+/// First byte of the messages of a login (RFC 1929).
 pub(super) const LOGIN_VERSION: u8 = 1;
+/// Number of the method without authentication.
 pub(super) const NO_LOGIN: u8 = 0;
+/// Number of the method with user and password.
 pub(super) const PASSWORD: u8 = 2;
+/// Answer of a server that accepts none of the methods offered.
 pub(super) const NO_ACCEPTABLE: u8 = 0xff;
+/// Command of a request for a TCP connection.
 pub(super) const CONNECT: u8 = 1;
+/// Type of an IPv4 address in a message.
 pub(super) const IPV4: u8 = 1;
+/// Type of a host name in a message.
 pub(super) const NAME: u8 = 3;
+/// Type of an IPv6 address in a message.
 pub(super) const IPV6: u8 = 4;
+/// Reply code: the command is not served.
 const BAD_COMMAND: u8 = 7;
+/// Reply code: the type of the address is not served.
 const BAD_ADDRESS: u8 = 8;
 
 /// State of a SOCKS 5 handshake at the server.
@@ -45,7 +56,8 @@ enum Stage {
     Request,
 }
 
-/// Next step after the bytes that have arrived.
+/// Next step of the server after the bytes that have arrived: wait, answer, check a login, or
+/// connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The message is incomplete: wait for more bytes.
@@ -83,6 +95,7 @@ pub struct SocksError {
     pub answer: Vec<u8>,
 }
 
+/// The error that ends a handshake, with the answer that the client is sent first.
 fn refuse<T>(what: impl Into<String>, answer: Vec<u8>) -> Result<T, SocksError> {
     Err(SocksError { what: what.into(), answer })
 }
@@ -116,6 +129,8 @@ impl Handshake {
         [LOGIN_VERSION, u8::from(!right)]
     }
 
+    /// Parses the client's offer of methods and chooses one; `None` if it has not arrived
+    /// completely.
     fn methods(&mut self, front: &mut Front<'_>) -> Result<Option<Step>, SocksError> {
         let Some(version) = front.byte() else { return Ok(None) };
         if version != VERSION {
@@ -131,7 +146,8 @@ impl Handshake {
         Ok(Some(Step::Answer(front.used, vec![VERSION, method])))
     }
 
-    /// Parses the login of a client.
+    /// Parses the user and password that a client shows; `None` if they have not arrived
+    /// completely.
     fn shown(front: &mut Front<'_>) -> Result<Option<Step>, SocksError> {
         let Some(version) = front.byte() else { return Ok(None) };
         if version != LOGIN_VERSION {
@@ -142,6 +158,7 @@ impl Handshake {
         Ok(Some(Step::Login(front.used, Login { user, password })))
     }
 
+    /// Parses the request for a connection; `None` if it has not arrived completely.
     fn request(front: &mut Front<'_>) -> Result<Option<Step>, SocksError> {
         let Some(version) = front.byte() else { return Ok(None) };
         if version != VERSION {
@@ -176,7 +193,8 @@ impl Handshake {
     }
 }
 
-/// The encoded answer to a request; `bound`: local address of the connection to the destination.
+/// The encoded answer to a request, from the server to the client. `bound`: local address of the
+/// connection to the destination, `None` where there is none or it is not told.
 #[must_use]
 pub fn reply(verdict: Verdict, bound: Option<SocketAddr>) -> Vec<u8> {
     let code = match verdict {
@@ -191,11 +209,13 @@ pub fn reply(verdict: Verdict, bound: Option<SocketAddr>) -> Vec<u8> {
     encode_reply(code, bound.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))))
 }
 
-/// An encoded answer that reports a failure.
+/// The encoded answer to a request that fails with this reply code.
 fn failure(code: u8) -> Vec<u8> {
     encode_reply(code, SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
 }
 
+/// Encodes an answer to a request: reply code, and local address of the connection to the
+/// destination.
 fn encode_reply(code: u8, bound: SocketAddr) -> Vec<u8> {
     let mut reply = vec![VERSION, code, 0];
     match bound.ip().to_canonical() {

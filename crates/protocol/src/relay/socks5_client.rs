@@ -12,7 +12,7 @@ use super::{Destination, Host};
 /// Most bytes of a user name or a password.
 const MAX_WORD: usize = 255;
 
-/// The client's state during the handshake.
+/// Client of a SOCKS 5 handshake: connects to a destination by a proxy.
 #[derive(Clone, Debug)]
 pub struct Client {
     destination: Destination,
@@ -29,7 +29,7 @@ enum Stage {
     Reply,
 }
 
-/// Next step after the bytes that have arrived.
+/// Next step of the client after the bytes that have arrived: read on, send, or use the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Read another [`Client::missing`] bytes.
@@ -120,6 +120,8 @@ impl Client {
         }
     }
 
+    /// Handles the server's choice of a method; returns the login or the request as the next
+    /// message.
     fn method(&mut self, method: u8) -> Result<Progress, ClientError> {
         match (method, &self.login) {
             (NO_LOGIN, _) => Ok(self.request()),
@@ -134,6 +136,7 @@ impl Client {
         }
     }
 
+    /// The next step: send the request for the destination, and await the reply.
     fn request(&mut self) -> Progress {
         let mut message = vec![VERSION, CONNECT, 0];
         match &self.destination.host {
@@ -154,6 +157,7 @@ impl Client {
         self.next(Stage::Reply, message)
     }
 
+    /// The next step: send `message`, and await the answer of this stage.
     fn next(&mut self, stage: Stage, message: Vec<u8>) -> Progress {
         self.stage = stage;
         self.received.clear();

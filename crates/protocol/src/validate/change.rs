@@ -17,6 +17,7 @@ pub(super) fn message(message: &ChangeMessage) -> Checked {
     }
 }
 
+/// Checks that no more directories than items are counted.
 fn count(count: &ChangeCount) -> Checked {
     require(count.directories <= count.items, "more directories than items")
 }

@@ -33,6 +33,7 @@ pub(super) fn changed(items: &[ChangedItem]) -> Checked {
     items.iter().try_for_each(|item| shown(&item.path))
 }
 
+/// Checks the length of an item's path that is shown to the user.
 pub(super) fn shown(path: &[u8]) -> Checked {
     require(!path.is_empty() && path.len() <= MAX_SHOWN_PATH, "a path that is empty or too long")
 }

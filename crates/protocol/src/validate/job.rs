@@ -16,6 +16,7 @@ use crate::message::{
     ReceiveOptions, SendOptions, TimeStamp, Transfer,
 };
 
+/// Checks a request to a far end.
 pub(super) fn job(job: &Job) -> Checked {
     match job {
         Job::Transfer(transfer) => self::transfer(transfer),
@@ -64,6 +65,7 @@ fn drive(drive: &Drive) -> Checked {
     receive_options(&drive.receive)
 }
 
+/// Checks the form of a host name or address to connect to.
 fn host(host: &str) -> Checked {
     require(!host.is_empty() && host.len() <= MAX_HOST, "a host name that is empty or too long")?;
     require(!host.starts_with('-'), "a host name that looks like an option")?;
@@ -77,6 +79,7 @@ fn source_paths(sources: &[Vec<u8>]) -> Checked {
     sources.iter().try_for_each(|source| path(source))
 }
 
+/// Checks that names to be copied are listed below one source only.
 fn listed_beneath(sources: &[Vec<u8>], options: &SendOptions) -> Checked {
     require(options.listed.is_none() || sources.len() == 1, "listed names below several sources")
 }
@@ -111,6 +114,7 @@ fn choice(choice: &Choice) -> Checked {
     require(times.into_iter().flatten().all(is_time), "nanoseconds of a second or more")
 }
 
+/// Checks number and lengths of rules over paths.
 fn rules(rules: &[Rule]) -> Checked {
     require(rules.len() <= MAX_RULES, "too many rules over paths")?;
     require(rules.iter().all(|rule| rule.pattern.len() <= MAX_PATH), "a pattern too long")?;
@@ -161,12 +165,15 @@ fn backup(options: &ReceiveOptions) -> Checked {
     }
 }
 
+/// Whether a change of modes is about permission bits only.
 fn is_mode_change(change: &ModeChange) -> bool {
     change.kept <= 0o7777 && change.set <= 0o7777 && change.copied.is_none_or(|copied| copied.to <= 0o777)
 }
 
+/// Rule that a copy without disks breaks if it has options beyond its own.
 const WITHOUT_DISKS: &str = "a copy without disks with options that it does not have";
 
+/// Checks the length of the data of a copy without disks.
 fn diskless(diskless: Diskless) -> Checked {
     let bounds = MIN_DISKLESS_BYTES..=MAX_DISKLESS_BYTES;
     require(

@@ -5,6 +5,7 @@ use super::rules::{Checked, require};
 use crate::limits::{MAX_NAME_BYTES_IN_PART, MAX_NAMES_IN_PART, MAX_PATH};
 use crate::listed::ListedNames;
 
+/// Checks a part of a list of names to be copied: each is a path below a source.
 pub(super) fn names(ListedNames { names, ended, .. }: &ListedNames) -> Checked {
     require(!names.is_empty() || *ended, "no name, although the list goes on")?;
     require(names.len() <= MAX_NAMES_IN_PART, "too many names")?;

@@ -24,6 +24,7 @@ pub(super) fn mapping(OwnerMapping { by: _, users, groups }: &OwnerMapping) -> C
     Ok(())
 }
 
+/// Whether a rule for owners names users or groups that there can be.
 fn is_rule(OwnerRule { from, to }: &OwnerRule) -> bool {
     let is_from = match from {
         OwnerPattern::Ids { first, last } => first <= last,

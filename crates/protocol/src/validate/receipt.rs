@@ -26,8 +26,10 @@ pub(super) fn part(part: &ReceiptPart) -> Checked {
     }
 }
 
+/// Names and values of facts; `None` where a text is no list of facts.
 type Parsed<'a> = Option<Vec<(&'a str, &'a str)>>;
 
+/// Checks that `parse` takes a text of facts, and its length.
 fn is_text(text: &[u8], parse: for<'a> fn(&'a [u8]) -> Parsed<'a>) -> Checked {
     require(text.len() <= MAX_FACTS, "a text too long")?;
     require(parse(text).is_some(), "a text that is no list of facts")

@@ -58,7 +58,8 @@ pub(super) struct Verdict {
     pub(super) reason: Reason,
 }
 
-/// State of the climb.
+/// State of CLIMB, the start of a bundle: each round trip begins with a train at up to twice its
+/// rate, until the capacity of the path is known.
 #[derive(Debug)]
 pub(super) struct Climb {
     round: Option<Round>,

@@ -135,7 +135,8 @@ pub(super) struct Compete {
     round: Option<Round>,
 }
 
-/// Step of COMPETE.
+/// Step of COMPETE: WAITING shows whether others fill the queue, RISING measures the capacity,
+/// SHARING holds half of it.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// WAITING: the rate is held to see whether the queue drains.
@@ -210,7 +211,8 @@ struct Reference {
     age: u32,
 }
 
-/// Change that a round trip brings.
+/// Change that a complete round trip of COMPETE brings: another rate, or the end of COMPETE for one
+/// of these reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transition {
     /// COMPETE continues at another rate, for this reason.
@@ -301,7 +303,8 @@ impl Compete {
         })
     }
 
-    /// WAITING: whether the queue stays while the rate does; `None` while that is not known.
+    /// Step of WAITING after a round trip: ends COMPETE if the queue drains or grows while the rate
+    /// is held, begins RISING if it stays; `None` while neither is known.
     fn wait(&mut self, seen: &Sample, rounds: u32, queue: Span) -> Option<Transition> {
         let queue = if rounds <= WAITING_ROUNDS / 2 { seen.queue } else { queue };
         self.step = Step::Waiting { rounds, queue };
@@ -316,8 +319,9 @@ impl Compete {
         self.next_rate(Reference { seen: *seen, age: 0 }, false, 0)
     }
 
-    /// RISING: the capacity by the growth of the round-trip time with the bytes in flight; `None`
-    /// if neither step nor rate changes.
+    /// Step of RISING after a round trip: computes the capacity from the growth of the round-trip
+    /// time with the bytes in flight, and begins SHARING, or goes on. `None` if there is no change
+    /// to report.
     fn rise(&mut self, seen: &Sample, rounds: u32, reference: Option<Reference>, attempts: u32) -> Option<Transition> {
         if seen.has_lost {
             // Losses of one burst are detected over two round trips.
@@ -363,7 +367,8 @@ impl Compete {
         is_as_much && change < added / carried * SILENT_ANSWER
     }
 
-    /// The next rate of RISING; `None` while the windows keep the bundle below the present one.
+    /// Keeps `reference` to compare with, and doubles the rate of RISING; `None`, and the rate
+    /// stays, if `is_held`: the members' windows keep the bundle below the present rate.
     fn next_rate(&mut self, reference: Reference, is_held: bool, attempts: u32) -> Option<Transition> {
         self.step = Step::Rising { rounds: 0, reference: Some(reference), attempts };
         if is_held {

@@ -55,7 +55,8 @@ const SMALL_WINDOW_FACTOR: u64 = 2;
 /// Round trips in which new members show what they carry. Chosen: no test fails at 8 and 32.
 const TRIAL_ROUNDS: u64 = 16;
 
-/// Detector of windows that limit the rate.
+/// Detector of congestion windows that limit the bundle's rate below what the path has, and of
+/// which more members would be the remedy.
 #[derive(Debug, Default)]
 pub(super) struct Scarcity {
     limited: Option<Limited>,

@@ -9,7 +9,8 @@ use super::{ConnectionInfo, FIRST, TcpState};
 use crate::bundle::Number;
 use crate::sharing::{Sample, Share, Sharing};
 
-/// State of the mode: see the module's description.
+/// State of the mode in which the first connection's congestion control (`bbr`, `icdc`) finds the
+/// path's rate, and the other connections send what it leaves.
 #[derive(Debug)]
 pub struct KernelPaced {
     /// Congestion control treats all connections as one flow.

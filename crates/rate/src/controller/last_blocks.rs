@@ -32,7 +32,7 @@ pub struct Frame {
     pub total: Option<ByteCount>,
 }
 
-/// Form of a frame's payload.
+/// Form of a frame's payload, by which the frame may be sent in parts or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A block that can be divided into parts.
@@ -41,7 +41,7 @@ pub enum Form {
     Indivisible,
 }
 
-/// Way in which a frame is sent.
+/// Way in which a frame is sent: whole over one connection, or in parts over any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// As it is, by one connection.
@@ -50,7 +50,8 @@ pub enum Placement {
     InParts,
 }
 
-/// Data queued for the connections so far.
+/// Amount of data queued for the connections so far, by which it is decided which blocks are the
+/// last ones of the transfer and go in parts.
 #[derive(Debug, Default)]
 pub(super) struct LastBlocks {
     /// Payload of the frames that were queued.
@@ -60,8 +61,8 @@ pub(super) struct LastBlocks {
 }
 
 impl LastBlocks {
-    /// Placement of a frame that is queued now, for this number of connections and blocks of this
-    /// length.
+    /// Decides how a frame that is queued now is sent, for this number of connections and blocks of
+    /// this length, and counts it.
     pub(super) fn place(&mut self, frame: Frame, connections: u64, block: ByteCount) -> Placement {
         let Frame { length, form, ring_blocks, total } = frame;
         let before = self.queued;

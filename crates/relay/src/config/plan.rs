@@ -129,14 +129,17 @@ impl<T: Display> From<T> for Wrong {
     }
 }
 
+/// Error for a wrong value: the entry at fault, and what is wrong with it.
 fn value(place: impl Into<String>, what: impl Into<String>) -> ConfigError {
     ConfigError::Value { place: place.into(), what: what.into() }
 }
 
+/// Parses the value of a setting; the error names the setting `place`.
 fn parsed<T: FromStr<Err: Display>>(place: &str, text: &str) -> Result<T, ConfigError> {
     text.parse().map_err(|error: T::Err| value(place, format!("{text:?}: {error}")))
 }
 
+/// Converts each draft in a list by `make`; errors name the entry by `what` and its number, from 1.
 fn numbered<D, T>(what: &str, drafts: &[D], make: impl Fn(&D) -> Result<T, Wrong>) -> Result<Vec<T>, ConfigError> {
     (1..)
         .zip(drafts)
@@ -155,12 +158,14 @@ struct Keys<'a> {
 }
 
 impl Keys<'_> {
+    /// Loads the relay's own key; an error if no file is configured.
     fn identity(&self) -> Result<Identity, Wrong> {
         let file = self.file.ok_or("keys need this relay's own: name its file with --identity")?;
         Identity::load(file).map_err(Wrong::Identity)
     }
 }
 
+/// Checks the draft of a listener, and loads its users or keys.
 fn listener(draft: &ListenDraft, keys: &Keys<'_>) -> Result<Listener, Wrong> {
     let given = [&draft.forward, &draft.socks5, &draft.peer, &draft.transparent];
     let (Some(address), 1) = (given.into_iter().flatten().next(), given.into_iter().flatten().count()) else {
@@ -194,6 +199,8 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     whole.parse().map_err(|_| format!("{text:?} is not ADDR:PORT, such as 127.0.0.1:1080, [::1]:1080 or :1080"))
 }
 
+/// TLS settings of a `peer` listener that admits relays with these keys; `None` without keys, for
+/// legs in clear.
 fn server_tls(keys: &[String], own: &Keys<'_>) -> Result<Option<Arc<rustls::ServerConfig>>, Wrong> {
     if keys.is_empty() {
         return Ok(None);
@@ -204,6 +211,7 @@ fn server_tls(keys: &[String], own: &Keys<'_>) -> Result<Option<Arc<rustls::Serv
     Ok(Some(tls))
 }
 
+/// Checks the draft of a route, and loads the relay's own key if its legs have TLS.
 fn route(draft: &RouteDraft, keys: &Keys<'_>) -> Result<Route, Wrong> {
     let to = match draft.to.as_deref() {
         None | Some("default") => None,
@@ -236,6 +244,7 @@ fn route(draft: &RouteDraft, keys: &Keys<'_>) -> Result<Route, Wrong> {
     Ok(Route { to, via: draft.via.iter().map(hop).collect::<Result<_, _>>()? })
 }
 
+/// Checks the draft of an access rule.
 fn rule(draft: &RuleDraft) -> Result<Rule, String> {
     let allow = match draft.action.as_str() {
         "allow" => true,
@@ -254,6 +263,7 @@ fn rule(draft: &RuleDraft) -> Result<Rule, String> {
     Ok(Rule { allow, listener, from: prefix(&draft.from)?, to: prefix(&draft.to)?, ports })
 }
 
+/// Parses a port, or a range `LO-HI`.
 fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     match (low.parse(), high.parse()) {
@@ -262,6 +272,7 @@ fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
     }
 }
 
+/// Checks the settings of the legs between relays.
 fn leg(draft: &LegDraft) -> Result<LegSettings, ConfigError> {
     let pacing: Option<Rate> = draft.rate.as_deref().map(|text| parsed("leg rate", text)).transpose()?;
     if pacing.is_some_and(|rate| rate.as_bytes_per_second() < 1000) {
@@ -274,6 +285,7 @@ fn leg(draft: &LegDraft) -> Result<LegSettings, ConfigError> {
     Ok(LegSettings { congestion: draft.congestion.clone().filter(|name| name != "auto"), pacing, buffer })
 }
 
+/// Checks the limits, and fills in the default of each that is absent.
 fn limits(draft: &LimitsDraft) -> Result<Limits, ConfigError> {
     let default = Limits::default();
     let span = |name: &str, text: &Option<String>, default: Span| -> Result<Span, ConfigError> {

@@ -16,7 +16,8 @@ pub enum Hop {
     Relay(Arc<NextRelay>),
 }
 
-/// Another relay's `peer` listener.
+/// Another relay as the next hop of routes: the address of its `peer` listener, and how legs to it
+/// are opened.
 #[derive(Debug)]
 pub struct NextRelay {
     /// Address of the next relay's listener.

@@ -119,14 +119,17 @@ fn is_allowed_by_default(kind: &ListenerKind, client: IpAddr) -> bool {
 }
 
 impl Rule {
+    /// Whether the rule is about listeners of this kind and clients of this address.
     fn matches_client(&self, kind: &ListenerKind, client: IpAddr) -> bool {
         self.is_about(kind) && self.from.is_none_or(|prefix| prefix.contains(client))
     }
 
+    /// Whether the rule is about listeners of this kind.
     fn is_about(&self, kind: &ListenerKind) -> bool {
         self.listener.as_deref().is_none_or(|name| name == kind.name())
     }
 
+    /// Whether the rule names neither destinations nor ports.
     fn is_for_all_destinations(&self) -> bool {
         self.to.is_none() && self.ports.is_none()
     }

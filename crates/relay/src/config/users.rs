@@ -6,7 +6,7 @@ use std::path::Path;
 
 use icdc_protocol::relay::socks5::Login;
 
-/// Names and passwords, from a file of lines `USER:PASSWORD`.
+/// Users of a SOCKS listener and their passwords, from a file of lines `USER:PASSWORD`.
 #[derive(Default)]
 pub struct Users(HashMap<Vec<u8>, Vec<u8>>);
 

@@ -52,7 +52,8 @@ pub(super) enum Tick {
 }
 
 impl Channel {
-    /// `began` is when the connection was accepted.
+    /// Channel to the far leg. `up` may hold data that the client has sent already; `began` is when
+    /// the connection was accepted.
     pub(super) fn new(far: Leg, up: Flow, began: Time, now: Time) -> Self {
         let down = Flow::new(began);
         let moved = (up.moved, down.moved);
@@ -84,6 +85,7 @@ impl Channel {
         self.up.finished && self.down.finished
     }
 
+    /// Whether a direction reads no more because too much is buffered.
     pub(super) fn is_paused(&self) -> bool {
         self.paused.up || self.paused.down
     }
@@ -102,7 +104,8 @@ impl Channel {
         counters.nanos_for_near.fetch_add((up.source + down.sink).as_nanos(), Relaxed);
     }
 
-    /// Bytes of the connection that are buffered in this relay, in its sockets as well.
+    /// Measures and returns the bytes of the connection that are buffered in this relay, in its
+    /// sockets as well.
     pub(super) fn measure(&mut self, near: &Leg) -> ByteCount {
         self.buffered = self.upward() + self.downward(near) + near.unread() + self.far.unread();
         self.buffered
@@ -123,8 +126,8 @@ impl Channel {
         ByteCount::from(self.down.buffered()) + near.unacknowledged()
     }
 
-    /// Looks after counters, buffers and limits, a few times a second. A connection that buffers
-    /// more than `share` reads no more until it buffers less.
+    /// Updates counters, buffers and limits, a few times a second. A connection that buffers more
+    /// than `share` bytes (`None`: only its own limit holds) reads no more until it buffers less.
     pub(super) fn tick(
         &mut self,
         near: &mut Leg,
@@ -161,7 +164,8 @@ impl Channel {
         if resumed { Tick::Resumed } else { Tick::Quiet }
     }
 
-    /// Directions whose sink is too slow. The other direction continues.
+    /// Directions that are to read no more because over `most` bytes are buffered, and more than
+    /// half of that in this direction: its sink is too slow. The other direction continues.
     fn excess(&self, near: &Leg, most: ByteCount) -> Paused {
         let (up, down) = (self.upward(), self.downward(near));
         let is_over = up + down > most;

@@ -20,6 +20,7 @@ pub(super) struct Greeting {
     protocol: Protocol,
 }
 
+/// Protocol of the client's listener, and the progress of its request.
 enum Protocol {
     /// A forwarded port, all of whose clients have this destination.
     Forward(Destination),
@@ -61,6 +62,7 @@ pub(super) enum Step {
 }
 
 impl Greeting {
+    /// Greeting of a client that was accepted at `now` by a listener of this kind.
     pub(super) fn new(kind: &ListenerKind, limits: &Limits, now: Time) -> Self {
         let protocol = match kind {
             ListenerKind::Forward(destination) => Protocol::Forward(destination.clone()),
@@ -94,7 +96,8 @@ impl Greeting {
         }
     }
 
-    /// The TLS handshake is complete, or there is none.
+    /// Records that the TLS handshake is complete, or that there is none: the other relay may now
+    /// keep the connection idle before its request.
     pub(super) fn handshake_completed(&mut self, now: Time) {
         if let Protocol::Peer(peer) = &mut self.protocol
             && let Peer::Handshaking { idle, request } = *peer
@@ -121,6 +124,8 @@ impl Greeting {
     }
 }
 
+/// Step that reads on, up to a request of `most` bytes; rejects a client that has sent as many
+/// without an end.
 fn read_up_to(most: usize, received: usize) -> Step {
     match most.saturating_sub(received) {
         0 => Step::Reject { reason: format!("its request has more than {most} bytes"), reply: None },
@@ -128,6 +133,7 @@ fn read_up_to(most: usize, received: usize) -> Step {
     }
 }
 
+/// Next step of the greeting of a SOCKS client, by what it has sent so far.
 fn next_of_socks(handshake: &mut Handshake, users: Option<&Users>, input: &mut Vec<u8>, client: SocketAddr) -> Step {
     match handshake.advance(input) {
         Ok(socks5::Step::More) => read_up_to(MAX_MESSAGE, input.len()),

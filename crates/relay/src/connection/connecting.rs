@@ -12,6 +12,8 @@ use super::stage::{Connecting, Securing, Stage, Transition};
 use super::{relaying, requesting};
 use crate::worker_context::WorkerContext;
 
+/// Handles an event of the leg to the next hop: once TCP has connected, begins to relay, sends the
+/// request, or begins the TLS handshake. After an error the next candidate is tried.
 pub(super) fn connect(stage: Connecting, inbound: &mut Inbound, context: &WorkerContext) -> Transition {
     let Connecting { pending, hop, mut far, deadline } = stage;
     // Before TCP has connected, an event may come without a peer.
@@ -45,6 +47,8 @@ pub(super) fn connect(stage: Connecting, inbound: &mut Inbound, context: &Worker
     }
 }
 
+/// Continues the TLS handshake with the next relay, and then sends it the request. After an error
+/// the next candidate is tried.
 pub(super) fn secure(stage: Securing, inbound: &mut Inbound, context: &WorkerContext) -> Transition {
     let Securing { pending, relay, mut far, deadline } = stage;
     match far.handshake() {

@@ -12,6 +12,7 @@ use crate::flow::Flow;
 use crate::leg::Received;
 use crate::worker_context::WorkerContext;
 
+/// Continues the greeting of a client, and plans the route once its request is known.
 pub(super) fn advance(mut greeting: Greeting, inbound: &mut Inbound, context: &mut WorkerContext) -> Transition {
     match greet(&mut greeting, inbound, context) {
         Ok(None) => Transition::Wait(Stage::Greeting(greeting)),
@@ -20,6 +21,7 @@ pub(super) fn advance(mut greeting: Greeting, inbound: &mut Inbound, context: &m
     }
 }
 
+/// End of a connection that is closed for this reason, without a reply to the client.
 fn rejected(reason: impl std::fmt::Display) -> End {
     End::Rejected { reason: reason.to_string(), reply: None }
 }
@@ -66,7 +68,8 @@ fn greet(
     }
 }
 
-/// Plans the route of a request.
+/// Plans the route of a request, whose client has sent the bytes `early` behind it. Ends the
+/// connection if rules or the limit of connections per client refuse it.
 fn begin(request: Request, early: &[u8], inbound: &mut Inbound, context: &WorkerContext) -> Transition {
     let mut up = Flow::new(inbound.began);
     up.begin_with(early);

@@ -29,6 +29,7 @@ pub(super) struct Inbound {
 }
 
 impl Inbound {
+    /// Takes over an accepted connection; prepares TLS where its listener has it.
     pub(super) fn new(id: u64, accepted: Accepted, now: Time) -> io::Result<Self> {
         let Accepted { socket, client, listener, config, slot } = accepted;
         let mut near = Leg::new(socket)?;

@@ -64,7 +64,7 @@ pub(crate) struct Connection {
     buffered: ByteCount,
 }
 
-/// State of a connection after an event.
+/// State of a connection after an event, by which its worker decides what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The connection waits for an event.
@@ -114,7 +114,8 @@ impl Connection {
         }
     }
 
-    /// Enters the stage of a transition; `None` if that has something to do at once.
+    /// Enters the stage of a transition; returns what the worker has to do then, or `None` if the
+    /// stage is to be run at once.
     fn enter(&mut self, transition: Transition, context: &WorkerContext) -> Option<Fate> {
         let (stage, fate) = match transition {
             Transition::Wait(stage) => (stage, Some(Fate::Waiting)),
@@ -157,7 +158,8 @@ impl Connection {
         }
     }
 
-    /// A query of a name has been answered.
+    /// Handles the answer to query number `query` of a name: its addresses, or the error. Answers
+    /// to earlier queries are ignored.
     pub(crate) fn on_resolved(
         &mut self,
         query: u64,
@@ -172,8 +174,8 @@ impl Connection {
         self.enter(transition, context).unwrap_or_else(|| self.drive(context))
     }
 
-    /// Looks after deadlines and limits, a few times a second. A connection that buffers more than
-    /// `share` reads no more until it buffers less.
+    /// Checks deadlines and limits, a few times a second. A connection that buffers more than
+    /// `share` bytes (`None`: only its own limit holds) reads no more until it buffers less.
     pub(crate) fn on_tick(&mut self, share: Option<ByteCount>, context: &mut WorkerContext) -> Fate {
         let stage = std::mem::replace(&mut self.stage, Stage::Closed);
         let transition = timers::tick(stage, &mut self.inbound, share, context);
@@ -281,6 +283,8 @@ impl Connection {
     }
 }
 
+/// Status of one direction. `elapsed` is the age of the connection; `source` and `sink` are the
+/// names of their legs, `near` and `far`.
 fn status_of(flow: &Flow, (now, elapsed): (Time, Span), (source, sink): (&'static str, &'static str)) -> FlowStatus {
     let waits = flow.waits(now);
     let limited_by = match flow.moved {

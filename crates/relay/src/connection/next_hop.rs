@@ -113,12 +113,13 @@ pub(super) struct Route {
 }
 
 impl Route {
+    /// A request without candidates yet; `deadline` is the time limit of all of them together.
     pub(super) fn new(request: Request, deadline: Time) -> Self {
         let failure = Refusal(Verdict::Unreachable, String::new());
         Self { request, candidates: VecDeque::new(), deadline, failure, queries: 0 }
     }
 
-    /// Finds the first candidates.
+    /// Finds the first candidates for the next hop, by rules and routes.
     ///
     /// # Errors
     /// The request forms a loop, or the rules deny it.
@@ -152,7 +153,8 @@ impl Route {
         Ok(())
     }
 
-    /// Adds candidates for the destination's addresses.
+    /// Adds candidates for the addresses of the destination: the addresses themselves if
+    /// `directly`, else the next hops that the routes have for them.
     ///
     /// # Errors
     /// The rules deny all of them.

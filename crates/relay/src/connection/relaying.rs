@@ -12,7 +12,8 @@ use crate::leg::Leg;
 use crate::poller::Side;
 use crate::worker_context::WorkerContext;
 
-/// The leg to the destination is open: replies to the client, and begins to relay.
+/// Replies to the client, whose far leg to the destination is open, and begins to relay; sends the
+/// header of the PROXY protocol first where that is configured.
 pub(super) fn begin(
     pending: Pending,
     hop: NextHop,
@@ -34,6 +35,8 @@ pub(super) fn begin(
     Stage::Relaying(Relaying { destination: route.request.destination, hop, channel })
 }
 
+/// Relays data until both legs would block or the turn is over. Ends the connection when both
+/// directions have ended, or a leg has failed.
 pub(super) fn advance(mut stage: Relaying, inbound: &mut Inbound, context: &mut WorkerContext) -> Transition {
     match relay(&mut stage.channel, &mut inbound.near, context) {
         Err(LegError { side, cause }) => {
@@ -46,7 +49,7 @@ pub(super) fn advance(mut stage: Relaying, inbound: &mut Inbound, context: &mut 
     }
 }
 
-/// Moves data in both directions; gives whether either has more to move at once.
+/// Moves data in both directions; returns whether either has more to move at once.
 fn relay(channel: &mut Channel, near: &mut Leg, context: &mut WorkerContext) -> Result<bool, LegError> {
     let up = channel.relay_up(near, context)?;
     let down = channel.relay_down(near, context)?;

@@ -16,7 +16,8 @@ use crate::leg::{Leg, Received};
 use crate::poller::Side;
 use crate::worker_context::WorkerContext;
 
-/// The leg to the next relay is open: sends the request.
+/// Sends the request to the next relay, to which the far leg is open. `was_warm`: the leg was open
+/// before the request came.
 pub(super) fn begin(
     pending: Pending,
     (relay, mut far): (Arc<NextRelay>, Leg),
@@ -32,6 +33,9 @@ pub(super) fn begin(
     Stage::Requesting(Requesting { route, relay, was_warm, answer: Vec::new(), deadline, channel })
 }
 
+/// Relays what the client sends, and reads the next relay's answer: begins to relay both ways if
+/// that has connected, else ends the connection. If a warm leg turns out to be closed, the same
+/// relay is tried again.
 pub(super) fn advance(mut stage: Requesting, inbound: &mut Inbound, context: &mut WorkerContext) -> Transition {
     let up = match stage.channel.relay_up(&mut inbound.near, context) {
         Ok(up) => up,
@@ -59,7 +63,7 @@ pub(super) fn advance(mut stage: Requesting, inbound: &mut Inbound, context: &mu
     }
 }
 
-/// The verdict of the next relay, once all of its answer has arrived.
+/// The verdict of the next relay; `None` until all of its answer has arrived.
 fn read_answer(answer: &mut Vec<u8>, far: &mut Leg) -> io::Result<Option<Verdict>> {
     loop {
         let mut bytes = [0; ANSWER];
@@ -76,8 +80,8 @@ fn read_answer(answer: &mut Vec<u8>, far: &mut Leg) -> io::Result<Option<Verdict
     }
 }
 
-/// The leg to the next relay has failed. A warm one may have been closed while it was idle: unless
-/// data has been sent, the same relay is tried again.
+/// Ends the connection because the leg to the next relay has failed. A warm one may have been
+/// closed while it was idle: unless data has been sent, the same relay is tried again.
 fn far_failed(stage: Requesting, cause: &io::Error) -> Transition {
     let is_stale = stage.was_warm && stage.channel.up.moved == 0 && stage.answer.is_empty();
     if !is_stale {

@@ -63,7 +63,7 @@ fn connect(
     }
 }
 
-/// Sends the request by a leg that is open already.
+/// Sends the request by a leg to the next relay that was kept open for it.
 fn use_warm(
     pending: Box<Pending>,
     relay: Arc<NextRelay>,
@@ -80,7 +80,7 @@ fn use_warm(
     }
 }
 
-/// Queues a query of a name.
+/// Queues the resolution of a name for `target`; tries the next candidate if too many names wait.
 fn resolve(
     mut pending: Box<Pending>,
     (name, port): (HostName, u16),
@@ -106,7 +106,8 @@ fn resolve(
     resolving.failed(Refusal(Verdict::Busy, "too many names are being resolved".to_owned()))
 }
 
-/// A name has been resolved, or could not be.
+/// Handles the answer to a query of a name: adds the destination's addresses as candidates, or
+/// connects to the next relay. After an error the next candidate is tried.
 pub(super) fn resolved(
     resolving: Resolving,
     found: io::Result<Vec<SocketAddr>>,

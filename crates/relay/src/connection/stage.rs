@@ -35,7 +35,8 @@ pub(super) enum Stage {
     Closed,
 }
 
-/// A request that has not reached its destination.
+/// Request of a client that has not reached its destination, with the data that the client has sent
+/// behind it.
 pub(super) struct Pending {
     pub(super) route: Route,
     /// Data that the client has sent behind its request.
@@ -131,6 +132,8 @@ pub(super) enum End {
 }
 
 impl End {
+    /// End of a connection whose destination cannot be reached: the verdict for the client, and the
+    /// reason for the log.
     pub(super) fn unreachable(verdict: Verdict, why: impl Into<String>) -> Self {
         Self::Unreachable(Refusal(verdict, why.into()))
     }

@@ -9,7 +9,8 @@ use super::next_hop::{NextHop, Refusal};
 use super::stage::{End, Stage, Transition};
 use crate::worker_context::WorkerContext;
 
-/// `share` is what the connection may buffer at present, if that is limited.
+/// Checks deadlines and limits of a connection. `share` is the number of bytes that it may buffer
+/// at present; `None` if only its own limit holds.
 pub(super) fn tick(
     stage: Stage,
     inbound: &mut Inbound,
@@ -49,6 +50,7 @@ pub(super) fn tick(
     }
 }
 
+/// Updates counters, buffers and limits of a channel.
 fn tick_channel(
     channel: &mut Channel,
     inbound: &mut Inbound,
@@ -58,6 +60,7 @@ fn tick_channel(
     channel.tick(&mut inbound.near, &inbound.config, share, context)
 }
 
+/// Transition of a stage after the check of its channel: an idle connection ends.
 fn after(tick: Tick, stage: Stage) -> Transition {
     match tick {
         Tick::Quiet => Transition::Wait(stage),

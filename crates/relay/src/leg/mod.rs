@@ -115,7 +115,7 @@ impl Leg {
     }
 
     /// Enlarges the send buffer of a leg between relays ahead of its congestion window, up to
-    /// `most`.
+    /// `most`; not if `is_fixed`, as a buffer of a configured size is.
     pub(crate) fn grow_send_buffer(&mut self, most: ByteCount, is_fixed: bool) {
         if !self.between_relays || is_fixed || !buffers::may_exceed_limits() {
             return;
@@ -133,8 +133,8 @@ impl Leg {
         set_receive_buffer(&self.socket, MINIMUM);
     }
 
-    /// Reserves a receive buffer for what the path has in flight, if it leads to another relay: the
-    /// leg is about to carry data.
+    /// Reserves a receive buffer for what the path has in flight, because the leg is about to carry
+    /// data: at most `largest`, `None` for no reservation. Legs that lead to no relay reserve none.
     pub(crate) fn reserve_receive_buffer(&mut self, budget: &Arc<ReceiveBudget>, largest: Option<ByteCount>) {
         let Some(largest) = largest.filter(|_| self.between_relays && self.reservation.is_none()) else { return };
         let reservation = Reservation::new(budget, largest);
@@ -224,6 +224,7 @@ impl Leg {
         if self.prefix.is_empty() || self.flush()? { self.write_now(bytes) } else { Ok(0) }
     }
 
+    /// Writes what the socket takes at once; returns the number of bytes.
     fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.tls {
             Some(tls) => tls.write(bytes, &self.socket, &mut self.writable),
@@ -301,6 +302,7 @@ impl Leg {
     }
 }
 
+/// Sets the size of a receive buffer, in bytes of data; an error is only logged.
 fn set_receive_buffer(socket: &TcpStream, size: ByteCount) {
     if let Err(error) = icdc_tcp::set_receive_room(socket, size) {
         tracing::debug!("the receive buffer keeps its size: {error}");

@@ -54,6 +54,7 @@ impl Tls {
         self.push(socket, writable)
     }
 
+    /// Reads decrypted bytes, from the socket where there are none yet.
     pub(super) fn read(&mut self, into: &mut [u8], socket: &TcpStream, readable: &mut bool) -> io::Result<Received> {
         loop {
             match self.session.reader().read(into) {
@@ -69,6 +70,8 @@ impl Tls {
         }
     }
 
+    /// Encrypts and sends what the socket takes; returns the number of bytes taken. Some of these
+    /// may wait in the session.
     pub(super) fn write(&mut self, bytes: &[u8], socket: &TcpStream, writable: &mut bool) -> io::Result<usize> {
         let mut taken = 0;
         while self.push(socket, writable)? && taken < bytes.len() {

@@ -13,8 +13,11 @@
 //! written on them is black or white, whichever stands out more (the contrast of WCAG 2, never
 //! below 4.5).
 
+/// OKLab lightness of the colours for the shares 0 and 1.
 const LIGHTNESS: (f64, f64) = (0.30, 0.94);
+/// Hue of the colours for the shares 0 and 1, in degrees.
 const HUE_DEGREES: (f64, f64) = (290.0, 105.0);
+/// Chroma of the colours, unless sRGB can show only less.
 const CHROMA: f64 = 0.13;
 
 /// A colour in linear sRGB, each part from 0 to 1.
@@ -22,7 +25,7 @@ const CHROMA: f64 = 0.13;
 pub(super) struct Colour([f64; 3]);
 
 impl Colour {
-    /// The colour for a share from 0 to 1.
+    /// Colour for a position on a heat map's scale, from 0 (dark) to 1 (light).
     pub(super) fn of(share: f64) -> Self {
         let share = share.clamp(0.0, 1.0);
         let between = |(low, high): (f64, f64)| low + (high - low) * share;
@@ -52,6 +55,7 @@ impl Colour {
         (own.max(luminance) + 0.05) / (own.min(luminance) + 0.05)
     }
 
+    /// Relative luminance of the colour, 0 to 1 (WCAG 2).
     fn luminance(self) -> f64 {
         let [r, g, b] = self.0;
         0.2126 * r + 0.7152 * g + 0.0722 * b
@@ -71,7 +75,8 @@ fn linear(lightness: f64, a: f64, b: f64) -> [f64; 3] {
     ]
 }
 
-/// The transfer function of sRGB (IEC 61966-2-1).
+/// Transfer function of sRGB (IEC 61966-2-1): the value of a linear part of a colour as displays
+/// take it, 0 to 1.
 fn encoded(linear: f64) -> f64 {
     let linear = linear.clamp(0.0, 1.0);
     if linear <= 0.003_130_8 { linear * 12.92 } else { 1.055 * linear.powf(1.0 / 2.4) - 0.055 }

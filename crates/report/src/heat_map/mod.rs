@@ -13,7 +13,7 @@ use crate::Unit;
 use crate::escape::escaped;
 use colour::Colour;
 
-/// A value for each pair of a row and a column.
+/// A heat map of the report: a value for each pair of a row and a column, drawn as a coloured cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HeatMap {
     /// Title of the map: what it shows.
@@ -33,7 +33,7 @@ pub struct HeatMap {
     pub range: Option<(f64, f64)>,
 }
 
-/// The categories that rows or columns stand for.
+/// Labels of the rows or columns of a heat map, and the name of the quantity in which they differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Categories {
     /// Name of the quantity in which the categories differ.
@@ -84,7 +84,8 @@ impl HeatMap {
         self.values.get(row)?.get(column).copied().flatten().filter(|value| value.is_finite())
     }
 
-    /// The values at the ends of the scale; `None` if no value can be shown on it.
+    /// Values that get the darkest and the lightest colour; `None` if no value can be shown on the
+    /// scale.
     fn ends(&self) -> Option<(f64, f64)> {
         let has_place = |value: &f64| value.is_finite() && (self.scale == ColourScale::Linear || *value > 0.0);
         if let Some((low, high)) = self.range.filter(|(low, high)| has_place(low) && has_place(high) && low < high) {
@@ -126,13 +127,13 @@ pub(crate) fn draw_all(page: &mut String, maps: &[HeatMap]) {
     page.push_str("</div>\n");
 }
 
-/// Width of a letter, in user units, which are pixels unless the page is narrower.
+/// Estimated width of a letter, in user units, which are pixels unless the page is narrower.
 const LETTER: f64 = 6.8;
 /// Height of a row, in user units.
 const ROW: f64 = 30.0;
 /// Least width of a column, in user units.
 const LEAST_COLUMN: f64 = 46.0;
-/// Height of the names and labels of the columns, in user units.
+/// Height of the columns' name and labels above the cells, in user units.
 const HEAD: f64 = 42.0;
 /// Height of the drawn scale and its labels, in pixels.
 const FOOT: f64 = 40.0;
@@ -140,9 +141,11 @@ const FOOT: f64 = 40.0;
 const STEPS: usize = 32;
 /// Padding and border of a figure, both sides, as in the style sheet.
 const FRAME: f64 = 30.0;
-/// A map never becomes smaller than this share of its size: then it scrolls.
+/// Least share of its natural width to which a map is shrunk on a narrow page; below that it
+/// scrolls.
 const LEAST_SHARE: f64 = 0.8;
 
+/// Appends the drawing of one heat map to the page.
 fn draw(page: &mut String, map: &HeatMap) {
     let columns = map.columns.labels.len();
     let width_of = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0) as f64 * LETTER + 10.0;
@@ -216,7 +219,8 @@ fn cell(
     );
 }
 
-/// The scale from its darkest to its lightest colour, with the values at its ends and its middle.
+/// Appends the drawn scale from its darkest to its lightest colour, with the values at its ends and
+/// its middle.
 fn legend(page: &mut String, map: &HeatMap, ends: (f64, f64), (left, top, width): (f64, f64, f64)) {
     let step = (width - 2.0) / STEPS as f64;
     for index in 0..STEPS {
@@ -231,7 +235,7 @@ fn legend(page: &mut String, map: &HeatMap, ends: (f64, f64), (left, top, width)
     }
 }
 
-/// A value in a few letters: two digits or all before the point, and a prefix.
+/// Text of a value for a cell: two digits or all before the point, and a prefix.
 fn short(value: f64, unit: Unit) -> String {
     let (factor, prefix) = unit.short_prefix(value.abs());
     let scaled = value / factor;

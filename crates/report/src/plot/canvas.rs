@@ -7,13 +7,16 @@ use crate::Values;
 use crate::axis::{self, Scale};
 use crate::escape::escaped;
 
+/// Width of a plot's drawing in user units; the page scales it.
 pub(super) const WIDTH: f64 = 960.0;
-/// Room for labels left of the plot, in pixels.
+/// Room for labels left of the plot's area, in user units.
 pub(super) const LEFT: f64 = 56.0;
+/// Room right of the plot's area, in user units.
 pub(super) const RIGHT: f64 = 14.0;
+/// Room above the plot's area, in user units.
 pub(super) const TOP: f64 = 10.0;
 
-/// Coordinates of a plot in its drawing.
+/// Drawing area of a plot: the scales of its axes and its size, by which values become coordinates.
 pub(super) struct Canvas {
     pub(super) horizontal: Scale,
     pub(super) vertical: Scale,
@@ -26,6 +29,8 @@ pub(super) struct Canvas {
 }
 
 impl Canvas {
+    /// Drawing area for a plot with this value axis; a time axis goes to `end` seconds, another one
+    /// around the positions of the plot's points.
     pub(super) fn new(plot: &Plot, vertical: Scale, end: f64) -> Self {
         match &plot.axis {
             Axis::Time => {
@@ -54,10 +59,12 @@ impl Canvas {
         }
     }
 
+    /// Horizontal coordinate of a position on the axis, within the area.
     pub(super) fn x(&self, at: f64) -> f64 {
         LEFT + self.horizontal.share(at).clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
     }
 
+    /// Vertical coordinate of a value, within the area.
     pub(super) fn y(&self, value: f64) -> f64 {
         self.foot() - self.vertical.share(value).clamp(0.0, 1.0) * (self.foot() - TOP)
     }
@@ -67,6 +74,7 @@ impl Canvas {
         self.height - self.bottom
     }
 
+    /// Appends the lines and labels of both axes' ticks to the drawing.
     pub(super) fn grid(&self, svg: &mut String) {
         let right = WIDTH - RIGHT;
         for (value, label) in &self.vertical.ticks {

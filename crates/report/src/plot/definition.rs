@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{Series, Unit};
 
-/// A plot: series of values over one axis.
+/// A plot of the report: series of values over one axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plot {
     /// Title of the plot: what it shows.
@@ -37,13 +37,13 @@ impl Plot {
         Self { title: format!("{}, {group}", self.title), group: group.into(), ..self }
     }
 
-    /// This plot with another horizontal axis than time.
+    /// This plot over another quantity than time as its horizontal axis.
     #[must_use]
     pub fn over(self, name: &str, unit: Unit) -> Self {
         Self { axis: Axis::Value { name: name.into(), unit }, ..self }
     }
 
-    /// This plot with another beginning of the value axis.
+    /// This plot with another beginning of the vertical axis.
     #[must_use]
     pub fn from_baseline(self, baseline: Baseline) -> Self {
         Self { baseline, ..self }
@@ -66,7 +66,7 @@ pub enum Axis {
     },
 }
 
-/// Value at which a value axis begins.
+/// Value at which the vertical axis of a plot begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {

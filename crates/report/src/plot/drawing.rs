@@ -17,7 +17,8 @@ use crate::{Series, Stroke, Values};
 /// the width of the page.
 pub(crate) const ZOOM: &str = include_str!("zoom.js");
 
-/// Number of lines that have a colour of their own in the style sheet.
+/// Number of lines or point series that have a colour of their own in the style sheet; further ones
+/// repeat them.
 const COLOURS: usize = 8;
 
 /// An HTML `<figure>` of `plot`, the report's plot `index`, with heading, legend and SVG; a time
@@ -61,7 +62,7 @@ pub(crate) fn draw(plot: &Plot, index: usize, end: f64) -> String {
     svg
 }
 
-/// The scale of the value axis, and its unit with prefix.
+/// Chooses the scale of a plot's value axis, and its unit with prefix as text.
 fn vertical(plot: &Plot) -> (Scale, String) {
     let (least, greatest) = extremes(plot).unwrap_or((0.0, 0.0));
     let greatest = greatest.max(0.0);

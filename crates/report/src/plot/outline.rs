@@ -8,11 +8,12 @@ use super::canvas::{Canvas, LEFT, RIGHT, WIDTH};
 use crate::reduce::envelope;
 use crate::{Series, Stroke, Uniform, Values};
 
-/// Greatest number of columns of an outline, one per pixel: finer ones cannot be seen.
+/// Maximum number of columns of an outline, one per user unit of the plot's width: finer ones
+/// cannot be seen.
 const COLUMNS: usize = (WIDTH - LEFT - RIGHT) as usize;
-/// Points of a line over time have markers if there are no more than this.
+/// Maximum number of points of a line over time that get markers.
 const MOST_DOTS: usize = 60;
-/// Height of a mark at the foot of the plot.
+/// Height of an event's tick at the foot of the plot, in user units.
 const MARK: u32 = 9;
 
 /// SVG paths of `series` and of its markers; either may be empty.
@@ -44,7 +45,8 @@ pub(super) fn paths(canvas: &Canvas, series: &Series) -> (String, String) {
     }
 }
 
-/// Neighbouring steps that share a pixel column: from and to in seconds, values in the plot's unit.
+/// Neighbouring steps of a uniform series that share a pixel column: their time in seconds, their
+/// least and greatest value in the plot's unit.
 struct Group {
     from: f64,
     to: f64,
@@ -52,6 +54,8 @@ struct Group {
     high: f64,
 }
 
+/// Divides a uniform series into at most [`COLUMNS`] groups; those without finite values are left
+/// out.
 fn groups(uniform: &Uniform) -> Vec<Group> {
     let length = uniform.values().len();
     let number = length.min(COLUMNS);
@@ -66,7 +70,7 @@ fn groups(uniform: &Uniform) -> Vec<Group> {
     (0..number).map(group).filter(|group| group.low.is_finite() && group.high.is_finite()).collect()
 }
 
-/// A line that is level over each step and spans each group from its nearer end.
+/// SVG path of a line that is level over each step and spans each group from its nearer end.
 fn steps(canvas: &Canvas, groups: &[Group]) -> String {
     let mut path = String::new();
     let mut before = 0.0_f64;
@@ -86,6 +90,7 @@ fn steps(canvas: &Canvas, groups: &[Group]) -> String {
     path
 }
 
+/// SVG path of a line through the points.
 fn line(canvas: &Canvas, points: &[(f64, f64)]) -> String {
     let mut path = String::new();
     for (index, &(at, value)) in points.iter().enumerate() {

@@ -12,7 +12,7 @@ use icdc_protocol::message::{ListedKind, ListedMetadata};
 
 use super::course::{Found, Record};
 
-/// Property in which two items are compared.
+/// Property in which items of two trees can differ, or that an item is in one of them only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Aspect {
     /// The item is in A and not in B.
@@ -94,7 +94,8 @@ pub enum Difference<'a> {
     },
 }
 
-/// Counts of a comparison.
+/// Counts of a comparison of two trees: items that were compared, that differ, that are in one tree
+/// only, and that could not be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of items that are in both trees.
@@ -119,7 +120,8 @@ impl Tally {
     }
 }
 
-/// The next record of a listing; the comparison asks for no more than a complete listing has.
+/// Function that returns the next record of a tree's listing, or the error that ended it; it is not
+/// called after the last record.
 pub type Next<'a, E> = &'a mut dyn FnMut() -> Result<Record, E>;
 
 /// Compares two trees; differences are passed to `tell`, except for those in `ignored`.
@@ -138,13 +140,14 @@ pub fn compare<E>(
     Ok(comparison.tally)
 }
 
-/// A listing with the record at its front.
+/// Listing of one of the trees, with its next record if that was looked at and not taken.
 struct Stream<'a, E> {
     next: Next<'a, E>,
     ahead: Option<Record>,
 }
 
 impl<E> Stream<'_, E> {
+    /// The next record, which stays.
     fn peek(&mut self) -> Result<&Record, E> {
         if self.ahead.is_none() {
             self.ahead = Some((self.next)()?);
@@ -152,12 +155,14 @@ impl<E> Stream<'_, E> {
         Ok(self.ahead.as_ref().expect("it has just been put there"))
     }
 
+    /// Takes the next record.
     fn take(&mut self) -> Result<Record, E> {
         self.ahead.take().map_or_else(|| (self.next)(), Ok)
     }
 }
 
-/// Records at the front of both listings.
+/// Relation of the next records of the two listings, by which the next step of the comparison is
+/// chosen.
 enum Front {
     Unread(Side),
     Leave,
@@ -165,6 +170,7 @@ enum Front {
     Both,
 }
 
+/// State of a comparison of two trees by their listings.
 struct Comparison<'a, E> {
     streams: [Stream<'a, E>; 2],
     ignored: &'a [Aspect],
@@ -175,6 +181,7 @@ struct Comparison<'a, E> {
 }
 
 impl<'a, E> Comparison<'a, E> {
+    /// Compares the listings record by record, up to their ends.
     fn run(&mut self) -> Result<(), E> {
         self.both()?;
         while let Some(unread) = self.unread.last_mut() {
@@ -197,16 +204,19 @@ impl<'a, E> Comparison<'a, E> {
         Ok(())
     }
 
+    /// The listing of this tree.
     fn stream(&mut self, side: Side) -> &mut Stream<'a, E> {
         &mut self.streams[side as usize]
     }
 
+    /// Counts and reports the directory of an [`Unread`](Record::Unread) record as unreadable.
     fn note_unread(&mut self, side: Side, record: &Record) {
         if let Record::Unread { path, reason } = record {
             self.unreadable(side, path, reason);
         }
     }
 
+    /// Counts and reports an item that could not be read in one of the trees.
     fn unreadable(&mut self, side: Side, path: &[u8], reason: &str) {
         self.tally.unreadable += 1;
         (self.tell)(Difference::Unreadable { side, path, reason });
@@ -246,7 +256,8 @@ impl<'a, E> Comparison<'a, E> {
         Ok(items)
     }
 
-    /// Compares the items at the front of both.
+    /// Compares the next items of both listings, which have one name; of a directory in one tree
+    /// only, passes over its items.
     fn both(&mut self) -> Result<(), E> {
         let [a, b] = &mut self.streams;
         let (Record::Item(a), Record::Item(b)) = (a.take()?, b.take()?) else { return Ok(()) };
@@ -275,7 +286,7 @@ impl<'a, E> Comparison<'a, E> {
     }
 }
 
-/// Records at the front of two listings of one directory.
+/// Relation of the next records of two listings of one directory, by the names of their items.
 fn front(a: &Record, b: &Record) -> Front {
     match (a, b) {
         (Record::Unread { .. }, _) => Front::Unread(Side::A),
@@ -336,6 +347,7 @@ fn differing(a: &Found, b: &Found) -> Vec<Aspect> {
     aspects.into_iter().filter(|(_, differs)| *differs).map(|(aspect, _)| aspect).collect()
 }
 
+/// Whether two items are of one type; directories are, whether or not their items are listed.
 fn is_same_type(a: &ListedKind, b: &ListedKind) -> bool {
     let is_directory = |kind: &ListedKind| matches!(kind, ListedKind::Open | ListedKind::Directory);
     (is_directory(a) && is_directory(b)) || std::mem::discriminant(a) == std::mem::discriminant(b)

@@ -8,7 +8,7 @@ use icdc_protocol::validate::is_component;
 
 use super::names::whole;
 
-/// A record of a listing in its place.
+/// A record of a listing that was checked, with the path of its item or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// An item.
@@ -27,7 +27,7 @@ pub enum Record {
     },
 }
 
-/// An item with its path.
+/// An item of a listing with its path, kind and metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Path from the listed item on, without a slash at its start; empty for the listed item.
@@ -48,7 +48,7 @@ impl Found {
     }
 }
 
-/// An open directory.
+/// A directory whose items are being listed.
 #[derive(Debug)]
 struct Level {
     path: Vec<u8>,
@@ -58,7 +58,8 @@ struct Level {
     unread: bool,
 }
 
-/// Course of a listing so far.
+/// Checker of a listing whose records arrive one by one: keeps the open directories, by which each
+/// record is checked for order and nesting, and gets its path.
 #[derive(Debug, Default)]
 pub struct Course {
     levels: Vec<Level>,
@@ -69,13 +70,13 @@ pub struct Course {
 }
 
 impl Course {
-    /// A course at its beginning.
+    /// A checker that has seen no record.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether the listing is complete.
+    /// Whether the listed item and everything beneath it have been told.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.begun && self.levels.is_empty()
@@ -87,7 +88,7 @@ impl Course {
         self.levels.len()
     }
 
-    /// Takes the next record, and puts it in its place.
+    /// Checks the next record, and gives it the path of its item or directory.
     ///
     /// # Errors
     /// The rule that it breaks.
@@ -114,7 +115,7 @@ impl Course {
         }
     }
 
-    /// Takes the listed item itself.
+    /// Checks the first item, which is the listed one itself.
     fn first(&mut self, item: ListedItem) -> Result<Found, &'static str> {
         if item.shared != 0 || !item.rest.is_empty() {
             return Err("the listed item has a name");
@@ -125,6 +126,7 @@ impl Course {
         Ok(found)
     }
 
+    /// Checks an item of the directory that was opened last, and gives it its path.
     fn item(&mut self, item: ListedItem) -> Result<Found, &'static str> {
         let level = self.levels.last_mut().ok_or("an item outside of a directory")?;
         if level.unread {
@@ -149,7 +151,8 @@ impl Course {
         Ok(found)
     }
 
-    /// Opens the directory, if its items follow.
+    /// Opens an item that is a directory whose items follow; fails if directories are nested too
+    /// deeply.
     fn open(&mut self, found: &Found) -> Result<(), &'static str> {
         if found.kind != ListedKind::Open {
             return Ok(());

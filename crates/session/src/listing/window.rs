@@ -3,7 +3,7 @@
 use icdc_protocol::limits::MAX_LISTED_AHEAD;
 use icdc_protocol::message::Listed;
 
-/// Part of the limit after which what is used is told.
+/// Weight of used records from which on the other end is told of them: a part of the limit.
 const TOLD_AFTER: usize = MAX_LISTED_AHEAD / 8;
 
 /// Sum of the weights of records.
@@ -12,7 +12,8 @@ pub fn weight(records: &[Listed]) -> usize {
     records.iter().map(Listed::weight).sum()
 }
 
-/// Account of the sending end: the weight of what it has sent and the other end has not used.
+/// Flow control at the end that sends a listing, or tells of changes: weight of what it has sent
+/// and the other end has not used.
 #[derive(Debug, Default)]
 pub struct Sent {
     ahead: usize,
@@ -38,7 +39,8 @@ impl Sent {
     }
 }
 
-/// Account of the receiving end: the weight of what has arrived and is not used.
+/// Flow control at the end that receives a listing, or is told of changes: weight of what has
+/// arrived and is not used, and of what is used and the other end is still to be told of.
 #[derive(Debug, Default)]
 pub struct Received {
     ahead: usize,
@@ -55,7 +57,8 @@ impl Received {
         if self.ahead <= MAX_LISTED_AHEAD { Ok(()) } else { Err("more of the listing was sent than may be ahead") }
     }
 
-    /// Counts records that are used; returns the weight to tell the other end, if it is time.
+    /// Counts records that are used; returns the weight to tell the other end once that is enough,
+    /// `None` before.
     pub fn used(&mut self, weight: usize) -> Option<u32> {
         self.untold += weight;
         if self.untold < TOLD_AFTER {

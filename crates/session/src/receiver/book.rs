@@ -163,7 +163,7 @@ pub struct Book<P> {
 }
 
 impl<P> Book<P> {
-    /// An empty book.
+    /// A book in which nothing is announced.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         let owners = Owners::new(&settings.options.owners, &settings.owner_targets);
@@ -309,7 +309,7 @@ impl<P> Book<P> {
         self.items.get(&id).map(|tracked| &*tracked.item)
     }
 
-    /// Memory taken by entries that are not done.
+    /// Entries that are announced and not done: their number, and the memory that they take.
     #[must_use]
     pub fn kept(&self) -> Pending {
         let drafts = match &self.stage {
@@ -333,14 +333,17 @@ impl<P> Book<P> {
         self.phase == Phase::Complete
     }
 
+    /// Queues an action for the executor.
     fn ask(&mut self, action: Action<P>) {
         self.actions.push_back(action);
     }
 
+    /// Queues a message for the sender.
     fn reply(&mut self, message: Message) {
         self.ask(Action::Reply(message));
     }
 
+    /// Queues an event for the user and the counters.
     fn notify(&mut self, notification: Notification) {
         self.ask(Action::Notify(notification));
     }

@@ -25,7 +25,8 @@ const MAX_AHEAD: usize = 256;
 /// Number of blocks from the start of a file on in which nothing was equal: then it is not read on.
 const GIVEN_UP_AFTER: u32 = 32;
 
-/// The comparisons of one session.
+/// Comparisons of a session's large files, one at a time, with the files at the destination that
+/// they replace, which are described to the sender block by block.
 #[derive(Debug, Default)]
 pub struct Comparisons {
     /// Files that are still to be compared.
@@ -44,7 +45,7 @@ struct File {
     held: Option<BlockMap>,
 }
 
-/// The file that is being compared.
+/// The file that is being compared, and how far.
 #[derive(Debug)]
 struct Active {
     file: File,
@@ -191,22 +192,28 @@ impl Comparisons {
 }
 
 impl Active {
+    /// Moves on to the next block that no earlier run has left.
     fn skip_held(&mut self) {
         while self.next < self.common && self.is_held(self.next) {
             self.next += 1;
         }
     }
 
+    /// Whether no further block of the file is described: all are, or nothing was equal for too
+    /// long.
     fn is_over(&self) -> bool {
         self.next >= self.common || self.different.is_some_and(|different| different >= GIVEN_UP_AFTER)
     }
 
+    /// The step that reads and describes the next blocks, as many as one message has room for, up
+    /// to the next held one.
     fn read(&self) -> Step {
         let most = self.next.saturating_add(MAX_BASIS_BLOCKS as u32).min(self.common);
         let end = (self.next..most).find(|index| self.is_held(*index)).unwrap_or(most);
         Step::Read { id: self.file.id, blocks: self.next..end }
     }
 
+    /// Whether an earlier run has left this block.
     fn is_held(&self, index: u32) -> bool {
         self.file.held.as_ref().is_some_and(|held| held.contains(index))
     }

@@ -51,7 +51,7 @@ pub enum Action {
     Close,
 }
 
-/// End of the first connection.
+/// Way in which the receiving direction of the first connection has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEnd {
     /// The sender has closed it in order.

@@ -39,7 +39,8 @@ pub use expected::{Expected, Length, Opened};
 use file::File;
 use receiving::End;
 
-/// The large files of one session.
+/// State machine of the large files of a receiving session, from the request of their blocks until
+/// they are complete under their staging names or given up.
 #[derive(Debug)]
 pub struct Files<B> {
     files: BTreeMap<EntryId, File<B>>,

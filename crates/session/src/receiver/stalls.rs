@@ -15,7 +15,7 @@ pub const STALLED: Span = Span::from_secs(5);
 /// of other connections counts as a stall only if it began after the last such gap.
 pub const GAP: Span = Span::from_secs(2);
 
-/// Silence of the first connection.
+/// Silence of the first connection, with which that of the others is compared.
 #[derive(Clone, Copy, Debug)]
 pub struct First {
     /// Time for which its inlet has waited for the sender; zero while it waits for room in the

@@ -6,7 +6,8 @@ use icdc_units::ByteCount;
 use super::book::action::{Notification, PublishedFile};
 use crate::KeptCounts;
 
-/// Counts of one session.
+/// Counts of a receiving session: what the sender has announced, and what has become of it at this
+/// end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// The sender's last totals.
@@ -47,7 +48,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts what the book has reported.
+    /// Counts an event of an item that the book has reported.
     pub fn on_notification(&mut self, notification: &Notification) {
         match notification {
             Notification::Published { file: Some(PublishedFile { size, digest, made_durable }), .. } => {
@@ -108,6 +109,7 @@ impl Tally {
         self.last.filter(|_| self.files == 1)
     }
 
+    /// Counts a regular file that is complete; digest `None` if it was not read.
     fn count(&mut self, size: ByteCount, digest: Option<FileDigest>) {
         self.files += 1;
         self.bytes += size;

@@ -152,7 +152,7 @@ pub enum ReceiptText {
     Refused(String),
 }
 
-/// Outcome of an item.
+/// Outcome of an item for the executor and the user, once the item is settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The item was published; digest of a regular file, `None` for a link.

@@ -4,7 +4,7 @@ use icdc_protocol::frame::{ENTRIES_OVERHEAD, entry_length};
 use icdc_protocol::limits::MAX_HEAD;
 use icdc_protocol::message::Entry;
 
-/// Most entries in one message.
+/// Most entries that the sender announces in one message.
 const MOST: usize = 256;
 
 /// Entries that wait to be announced together in one message.

@@ -18,6 +18,7 @@ pub const LAST_WORDS_PATIENCE: Span = Span::from_secs(2);
 /// Time limit for the receiver's reason to arrive when the connection takes nothing more.
 pub const REASON_PATIENCE: Span = Span::from_millis(500);
 
+/// Outcome of the session: success, or the error for which it has failed.
 type Outcome = Result<(), SessionError>;
 
 /// State of the end of a sending session.
@@ -56,7 +57,7 @@ pub(super) enum Awaits {
     Closed,
 }
 
-/// Step requested by a transition of the ending.
+/// Step that the sender takes for its ending: end all work, or the session with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing is to be done.
@@ -70,6 +71,8 @@ pub(super) enum Step {
 }
 
 impl Ending {
+    /// Whether the session is ending: nothing more is read or announced, though last messages may
+    /// still be sent.
     pub(super) fn is_over(&self) -> bool {
         matches!(self, Self::Closing { .. } | Self::Closed)
     }
@@ -180,6 +183,7 @@ impl Ending {
         }
     }
 
+    /// Time at which [`time`](Self::time) is due; `None` if no deadline is set.
     pub(super) fn next_deadline(&self) -> Option<Time> {
         match self {
             Self::Open(Outgoing::Open) | Self::Closed => None,
@@ -198,11 +202,14 @@ impl Ending {
         }
     }
 
+    /// Closes the session at once: the step ends all work and the session with this outcome.
     fn leave_and_end(&mut self, outcome: Outcome) -> Step {
         *self = Self::Closed;
         Step::LeaveAndEnd(outcome)
     }
 
+    /// Closes a session whose last messages are sent: the step ends it with the outcome that was
+    /// decided.
     fn end(&mut self) -> Step {
         match std::mem::replace(self, Self::Closed) {
             Self::Closing { outcome, .. } => Step::End(outcome),

@@ -25,7 +25,7 @@ use crate::{ById, KeptCounts};
 /// everything beneath them is done.
 const OPEN: usize = 1536;
 
-/// Limits on how far announcements run ahead.
+/// Limits on how far the sender's announcements run ahead of what is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Most announced items that are not settled, including settled ones behind them. Directories
@@ -58,7 +58,7 @@ impl Default for Window {
     }
 }
 
-/// An announced item of the sender.
+/// An announced item of the sender: its entry, its path, and what else is kept until it is settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// The entry, as announced.
@@ -77,7 +77,8 @@ pub struct Item {
 }
 
 impl Item {
-    /// Digest of the item, given that of its contents.
+    /// Digest of the item for the tree digest, given that of its contents; `None` for an item
+    /// without.
     fn digest(&self, contents: Option<&FileDigest>) -> Digest {
         digest::item(&self.path, &self.entry, self.first.as_ref(), contents)
     }
@@ -113,7 +114,7 @@ impl Item {
     }
 }
 
-/// Counters of a session's items.
+/// Counters of a sending session's items: what was announced, and what has become of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Totals of the scan.
@@ -242,7 +243,7 @@ struct OpenDirectory {
 #[derive(Debug)]
 pub(super) struct NotAwaited;
 
-/// Outcome of an item.
+/// Outcome by which the ledger settles and counts an item.
 pub(super) enum Settlement {
     /// The item is published; digest of a regular file, `None` for a link.
     Published(Option<FileDigest>),
@@ -309,7 +310,7 @@ impl Ledger {
         self.slots.len() < self.window.items && has_bytes && self.directories.len() < open && self.open.len() < open
     }
 
-    /// Memory taken by announced items.
+    /// Announced items and directories that are kept: their number, and the memory that they take.
     pub(super) fn kept(&self) -> Pending {
         let bytes = ByteCount::new(self.weight as u64);
         Pending { items: self.slots.len(), directories: self.directories.len(), bytes }
@@ -399,7 +400,7 @@ impl Ledger {
     }
 
     /// Records that the receiver has answered for an item; returns the blocks that the receiver
-    /// holds.
+    /// holds, `None` for none. Fails if it had answered before, or the item has ended.
     pub(super) fn ask(&mut self, id: EntryId) -> Result<Option<BlockMap>, NotAwaited> {
         let open = self.open_mut(id).ok_or(NotAwaited)?;
         match std::mem::replace(&mut open.stage, ItemStage::Asked) {
@@ -504,7 +505,7 @@ impl Ledger {
         self.counts.unchanged_bytes += bytes;
     }
 
-    /// Counts bytes that need not be transmitted.
+    /// Counts bytes that need not be transmitted because the receiver has them from an earlier run.
     pub(super) fn resumed(&mut self, bytes: ByteCount) {
         self.counts.resumed_bytes += bytes;
     }
@@ -593,6 +594,7 @@ impl Ledger {
         Some(item)
     }
 
+    /// Counts an item that is settled, by its outcome.
     fn count(&mut self, item: &Item, how: &Settlement) {
         let counts = &mut self.counts;
         match how {
@@ -683,7 +685,8 @@ impl Ledger {
         self.only_digest.filter(|_| self.counts.totals.files == 1)
     }
 
-    /// Counts one holder of an open directory less.
+    /// Counts one holder of a directory less: the scan has left it, or a pending item in it is
+    /// settled.
     fn release(&mut self, parent: Parent) {
         if let Some(holders) = self.open.get_mut(&parent) {
             *holders -= 1;
@@ -707,6 +710,7 @@ impl Ledger {
         }
     }
 
+    /// As [`open`](Self::open), to be changed.
     fn open_mut(&mut self, id: EntryId) -> Option<&mut Open> {
         let position = self.position(id)?;
         match self.slots.get_mut(position)? {

@@ -81,7 +81,7 @@ pub struct Found {
     pub removal: Removal,
 }
 
-/// Purpose for which the scan requests room.
+/// Next act of the scan for which it requests room: to announce an item, or to report a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The scan wants to announce an item.
@@ -93,7 +93,7 @@ pub enum Need {
     Problem,
 }
 
-/// Answer to a request of the scan.
+/// Answer to the scan's request for room: to continue, to wait, or to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
     /// The scan may continue.
@@ -110,7 +110,8 @@ const MAX_DESCRIBED: u32 = 1024;
 /// Most waits of a receiver that are reported; each is a line for the user.
 const MAX_WAITS: u32 = 1000;
 
-/// State machine of the sending end of one session: see the [module](super).
+/// State machine of the sending end of one session: takes events of the scan, the readers and the
+/// connections, and gives actions and messages. See the [module](super).
 pub struct Sender {
     settings: Settings,
     ledger: Ledger,
@@ -475,7 +476,7 @@ impl Sender {
         self.ledger.counts()
     }
 
-    /// Memory taken by announced items.
+    /// Announced items that are not settled: their number, and the memory that they take.
     #[must_use]
     pub fn kept(&self) -> Pending {
         self.ledger.kept()
@@ -569,18 +570,20 @@ impl Sender {
         }
     }
 
-    /// Sends what was announced so far.
+    /// Queues the entries that were announced and are not in a message yet.
     fn flush(&mut self) {
         if let Some(entries) = self.batch.take() {
             self.tell_entries(entries);
         }
     }
 
+    /// Queues the announcement of these entries, and the totals of the scan so far.
     fn tell_entries(&mut self, entries: Vec<Entry>) {
         self.queue(Message::Entries(entries));
         self.queue(Message::Totals(self.ledger.counts().known_totals()));
     }
 
+    /// Queues a message for the first connection.
     fn queue(&mut self, message: Message) {
         self.messages.push_back(message);
     }

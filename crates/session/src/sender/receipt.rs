@@ -7,14 +7,15 @@ use icdc_protocol::receipt::line::{Line, Status};
 use super::ledger::Item;
 use crate::receipt::{Lines, MAX_WAITING};
 
-/// Lines of a session's items.
+/// Receipt of a session as the sender writes it: the lines of its items, with their paths at the
+/// destination.
 #[derive(Debug, Default)]
 pub(super) struct Receipt {
     lines: Lines,
     naming: Naming,
 }
 
-/// Names of the sources at the destination.
+/// Names of the sources at the destination, by which lines of the receipt get their paths.
 #[derive(Debug)]
 enum Naming {
     /// The receiver has not begun the receipt: the lines of the directories that are announced wait.
@@ -46,12 +47,14 @@ impl Receipt {
         matches!(self.naming, Naming::Known(_))
     }
 
-    /// Records that the receiver has an item.
+    /// Adds the line of an item that the receiver has.
     pub(super) fn note(&mut self, item: &Item, status: Status, digest: Option<FileDigest>) {
         let path = item.path.get(item.above..).unwrap_or_default();
         self.add(item.entry.id, Line::of(&item.entry, status, digest, path));
     }
 
+    /// Adds a line with its path at the destination, or keeps it until the receiver has told the
+    /// name of the source there.
     fn add(&mut self, id: EntryId, mut line: Line) {
         match &mut self.naming {
             Naming::Unknown(early) => return early.push((id, line)),
@@ -64,7 +67,7 @@ impl Receipt {
         self.lines.settle(id, &line);
     }
 
-    /// Takes lines in their order, once they are many.
+    /// Takes the lines that are in order, once they are enough; `None` before.
     pub(super) fn take_chunk(&mut self) -> Option<Vec<u8>> {
         self.lines.take_chunk()
     }

@@ -31,7 +31,7 @@ pub enum Removed {
     Failed(String),
 }
 
-/// Progress of the items that are removed after all others.
+/// Progress of the items of a move that are removed at the source after all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum AtEnd {
     /// There is none.
@@ -66,7 +66,8 @@ impl Removals {
         self.told_next.take()
     }
 
-    /// Records a file that is equal at the receiver by size and time alone.
+    /// Counts a file that is equal at the receiver by size and time alone and hence stays at the
+    /// source.
     pub(super) fn keep(&mut self, path: &[u8]) {
         let new = || Notice { kind: NoticeKind::KeptAtSource, count: 0, first: Vec::new() };
         let kept = self.kept.get_or_insert_with(new);

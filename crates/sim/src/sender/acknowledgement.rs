@@ -14,7 +14,7 @@ use super::scoreboard::Packet;
 use super::{Sender, timer};
 use crate::receiver::{Acknowledgement, Reports};
 
-/// Packets delivered by one acknowledgement.
+/// Packets delivered by one acknowledgement: of which kinds, and the times at which they were sent.
 #[derive(Default)]
 struct Delivered {
     /// Whether packets were cumulatively acknowledged.
@@ -31,7 +31,7 @@ struct Delivered {
     again: Option<Time>,
 }
 
-/// Extends a range of times to one more.
+/// Extends a range of times so that it includes `sent`.
 fn extend(times: &mut Option<(Time, Time)>, sent: Time) {
     *times = Some(times.map_or((sent, sent), |(first, last)| (first.min(sent), last.max(sent))));
 }
@@ -191,7 +191,8 @@ impl Sender {
         }
     }
 
-    /// Marks losses; returns the number of retransmissions among them.
+    /// Marks packets that are lost by now (RACK), and sets the timer for those that may be; returns
+    /// the number of retransmissions among the lost ones.
     pub(super) fn detect(&mut self, now: Time) -> u64 {
         let in_recovery = matches!(self.state, CongestionState::Recovery | CongestionState::Loss);
         let round_trips = RoundTrips { least: self.rtt.least(), smoothed: self.rtt.smoothed() };
@@ -215,8 +216,7 @@ impl Sender {
     }
 
     /// Begins a reduction of the congestion window: sets the slow-start threshold that the
-    /// congestion control algorithm returns. The window itself changes with the acknowledgements
-    /// that follow.
+    /// algorithm returns. The window itself changes with the acknowledgements that follow.
     pub(super) fn begin_reduction(&mut self) {
         self.high = self.board.next();
         self.probing.high = None;
@@ -227,7 +227,7 @@ impl Sender {
         self.algorithm.socket.snd_ssthresh = self.algorithm.ssthresh();
     }
 
-    /// Reduces the window after an acknowledgement.
+    /// Sets the window after an acknowledgement in recovery, by proportional rate reduction.
     pub(super) fn reduce(&mut self, progress: Progress) {
         let threshold = u64::from(self.algorithm.socket.snd_ssthresh);
         if let Some(window) = self.reduction.window(progress, self.board.in_flight(), threshold) {
@@ -244,7 +244,7 @@ impl Sender {
         }
     }
 
-    /// Enters a congestion state.
+    /// Enters a state of loss recovery, and tells the algorithm.
     pub(super) fn enter(&mut self, state: CongestionState) {
         self.algorithm.set_state(state);
         self.state = state;

@@ -58,7 +58,7 @@ pub(crate) struct Segment {
     pub(crate) again: bool,
 }
 
-/// Counters of a sender.
+/// Counters of a flow's sender since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderCounters {
     /// Number of packets sent, retransmissions included.
@@ -90,7 +90,7 @@ pub struct SenderState {
     pub recovery: CongestionState,
 }
 
-/// Settings of a sender besides its algorithm.
+/// Settings of a sender besides its congestion control algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     /// Number of packets that the application sends in all.
@@ -310,7 +310,8 @@ impl Sender {
         socket.mdev_us = self.rtt.deviation_quarters();
     }
 
-    /// The state of the connection, as `TCP_INFO` reports it.
+    /// State of the connection for the rate controller of its application, as `TCP_INFO` would
+    /// report it.
     pub(crate) fn observe(&self, now: Time) -> TcpState {
         let packet = ByteCount::new(u64::from(self.algorithm.socket.mss_cache));
         let seen = Observation {
@@ -353,7 +354,7 @@ impl Sender {
         self.rtt.least()
     }
 
-    /// State of the sender as the records have it.
+    /// Snapshot of the sender for the observer of the simulation.
     pub(crate) fn state(&self) -> SenderState {
         let socket = &self.algorithm.socket;
         SenderState {

@@ -21,7 +21,8 @@ const LARGEST_AGGREGATE: u64 = 65_536;
 /// Number of packets at the start of a connection that are not paced.
 const FREE_PACKETS: u64 = 10;
 
-/// State of the pacing of a sender.
+/// State of a sender's pacing: the aggregate of packets that is being sent, and when the next may
+/// leave.
 #[derive(Clone, Debug)]
 pub(super) struct Pacing {
     segmentation: bool,
@@ -87,7 +88,7 @@ impl Pacing {
     }
 }
 
-/// A rate of the socket in bytes per second, in which all ones stand for none.
+/// A rate of the socket in bytes per second; `None` for all ones, which mean no limit.
 pub(super) fn limit(bytes_per_second: u64) -> Option<Rate> {
     (bytes_per_second < u64::MAX).then(|| Rate::from_bytes_per_second(bytes_per_second))
 }

@@ -39,7 +39,8 @@ impl Reduction {
         self.out += 1;
     }
 
-    /// The window in packets after an acknowledgement; `None` if it delivered nothing.
+    /// The congestion window in packets after an acknowledgement; `None` leaves it as it is, since
+    /// nothing was delivered.
     pub(super) fn window(&mut self, progress: Progress, in_flight: u64, ssthresh: u64) -> Option<u64> {
         if progress.delivered == 0 {
             return None;

@@ -15,10 +15,11 @@ use super::scoreboard::{Packet, Scoreboard};
 
 /// Number of selectively acknowledged packets that prove a loss (`tcp_reordering`).
 const ENOUGH: u64 = 3;
-/// Shortest wait for a check (`TCP_TIMEOUT_MIN`).
+/// Time by which a check for losses comes later than the packet is due (`TCP_TIMEOUT_MIN`).
 const LEAST_WAIT: Span = Span::from_millis(2);
 
-/// State of the loss detection by time.
+/// State of the loss detection by time (RFC 8985): the most recently sent packet that was
+/// delivered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rack {
     /// Send time and number of the most recently sent packet that was delivered.
@@ -26,7 +27,7 @@ pub(super) struct Rack {
     rtt: Span,
 }
 
-/// Numbers of packets found lost by one check.
+/// Number of packets that one check found lost, and the time of the next check.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
     /// Number of first transmissions found lost.
@@ -48,7 +49,7 @@ pub(super) struct RoundTrips {
 }
 
 impl Rack {
-    /// Records that a packet was delivered.
+    /// Records that a packet was delivered, and its round-trip time if no other was sent later.
     pub(super) fn advance(&mut self, now: Time, number: u64, packet: &Packet, least_rtt: Span) {
         let rtt = now - packet.sent;
         // Sooner than possible: it is the earlier transmission that arrived.
@@ -66,7 +67,8 @@ impl Rack {
         now >= packet.sent + self.rtt
     }
 
-    /// Marks packets as lost on the scoreboard; returns how many.
+    /// Marks packets that are lost by now on the scoreboard; returns their number, and when to
+    /// check the others.
     pub(super) fn detect(
         &self,
         now: Time,

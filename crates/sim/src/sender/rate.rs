@@ -23,7 +23,7 @@ pub(super) struct Stamp {
     first_sent: Time,
 }
 
-/// Estimator of the delivery rate.
+/// Estimator of a flow's delivery rate, from what each acknowledgement delivers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeliveryRate {
     delivered: u64,

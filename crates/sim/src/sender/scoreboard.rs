@@ -56,7 +56,8 @@ impl Packet {
     }
 }
 
-/// State of every packet between the first unacknowledged one and the next new one.
+/// State of every packet between the first unacknowledged one and the next new one, by number, with
+/// counts of those lost, retransmitted and selectively acknowledged.
 #[derive(Clone, Debug)]
 pub(super) struct Scoreboard {
     ring: Vec<Packet>,
@@ -72,6 +73,7 @@ pub(super) struct Scoreboard {
 }
 
 impl Scoreboard {
+    /// Scoreboard of a connection that has sent nothing.
     pub(super) fn new() -> Self {
         Self {
             ring: vec![Packet::default(); 64],
@@ -127,6 +129,7 @@ impl Scoreboard {
         &self.ring[number as usize & (self.ring.len() - 1)]
     }
 
+    /// State of a packet, which must be between `una` and `next`, for changes.
     fn packet_mut(&mut self, number: u64) -> &mut Packet {
         let mask = self.ring.len() - 1;
         &mut self.ring[number as usize & mask]
@@ -185,7 +188,7 @@ impl Scoreboard {
         before
     }
 
-    /// Counts a packet with these flags as no longer lost or retransmitted.
+    /// Subtracts a packet with these flags from the counts of those lost and retransmitted.
     fn leave(&mut self, flags: u8) {
         self.lost -= u64::from(flags & LOST != 0);
         self.resent -= u64::from(flags & RESENT != 0);

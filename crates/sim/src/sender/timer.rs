@@ -2,7 +2,7 @@
 
 use icdc_units::Time;
 
-/// Purpose for which the timer is set.
+/// Purpose for which the sender's timer is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Retransmission timeout.
@@ -13,7 +13,7 @@ pub(super) enum Kind {
     Reordering,
 }
 
-/// A timer with its purpose and its time.
+/// The sender's only timer, with its purpose and its time; [`Time::MAX`] if it is not set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timer {
     pub(super) kind: Kind,

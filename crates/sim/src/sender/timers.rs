@@ -18,9 +18,11 @@ use super::prr::Progress;
 use super::timer::{Kind, Timer};
 use crate::receiver::Acknowledgement;
 
-/// Shortest addition to a probe's time: two ticks of a kernel of 1000 Hz (`TCP_TIMEOUT_MIN_US`).
+/// Time by which a tail loss probe is sent later than two round trips: two ticks of a kernel of
+/// 1000 Hz (`TCP_TIMEOUT_MIN_US`).
 const LEAST_PROBE: Span = Span::from_millis(2);
-/// The longest that a receiver may delay the acknowledgement of a single packet (`TCP_RTO_MIN`).
+/// Time by which the tail loss probe of a single packet is sent later, since the receiver may delay
+/// its acknowledgement that long (`TCP_RTO_MIN`).
 const ACK_DELAY: Span = Span::from_millis(200);
 
 impl Sender {
@@ -67,7 +69,7 @@ impl Sender {
         self.timer.set(Kind::Retransmission, now + self.rtt.timeout());
     }
 
-    /// Handles the time of a tail loss probe: schedules the probe to be sent
+    /// Chooses the packet to be sent as a tail loss probe, when the timer for it expires
     /// (`tcp_send_loss_probe`).
     fn probe(&mut self, now: Time) {
         let (next, idle) = (self.board.next(), self.probing.high.is_none());
@@ -100,7 +102,8 @@ impl Sender {
         }
     }
 
-    /// Checks again for lost packets (`tcp_rack_reo_timeout`).
+    /// Marks packets that have become lost since the last acknowledgement, when the timer for
+    /// reordering expires (`tcp_rack_reo_timeout`).
     fn check_again(&mut self, now: Time) {
         self.timer = Timer { retries: self.timer.retries, ..Timer::OFF };
         let before = self.board.in_flight();
@@ -142,7 +145,8 @@ impl Sender {
     }
 
     /// Sets the timer to a tail loss probe (`tcp_schedule_loss_probe`); false, and nothing is set,
-    /// if no packet is outstanding or the state is not Open.
+    /// if no packet is outstanding or the state is not Open. `advancing`: an acknowledgement made
+    /// progress, so that the timeout, which a probe never exceeds, counts from now.
     pub(super) fn schedule_probe(&mut self, now: Time, advancing: bool) -> bool {
         let out = self.board.outstanding();
         if out == 0 || self.state != CongestionState::Open {

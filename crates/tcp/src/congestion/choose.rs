@@ -17,7 +17,8 @@ use super::path_hints::PathHints;
 use super::without::tell;
 use crate::{CongestionError, OptionError, Privileges, allowed_congestion, congestion, info, set_congestion};
 
-/// Result of choosing a socket's congestion control.
+/// Result of choosing a socket's congestion control: what it uses now, and why, if that is not what
+/// was requested.
 #[derive(Debug)]
 pub struct Chosen {
     /// Kernel name of the congestion control that the socket uses now.
@@ -32,12 +33,14 @@ pub struct Chosen {
     pub has_hints: bool,
 }
 
-/// Name of the algorithm that finds the path's rate by itself.
+/// Name of the algorithm of icdc that finds the path's free rate by itself, the first choice for
+/// all sockets.
 const BEST: &str = "icdc";
-/// Name of a plain algorithm, which every kernel has and every user may choose.
+/// Name of a plain algorithm, which every kernel has and every user may choose, set for a moment to
+/// restart another one.
 const PLAIN: &str = "reno";
-/// Round-trip time below which the choice does not matter: any algorithm fills so short a path at
-/// once, and delays within a host are longer than the round trip.
+/// Round-trip time below which a connection keeps the system's congestion control: any algorithm
+/// fills so short a path at once, and delays within a host are longer than the round trip.
 const SHORT: Span = Span::from_millis(2);
 
 /// Lets the socket use the congestion control `name`: the kernel's own if it has one of that name,
@@ -73,9 +76,9 @@ pub fn choose(fd: &impl AsFd, name: &str, privileges: &Privileges) -> Result<Cho
     Ok(Chosen { name: used, instead, hold: None, has_hints: false })
 }
 
-/// Gives the socket the best algorithm that is available here: icdc's own, or the system's default
-/// where that cannot be loaded. An established connection tells how long its path is; the
-/// algorithm also receives the `hints`.
+/// Gives the socket the best algorithm that is available here: icdc's own, with these `hints`, or
+/// the system's default if that cannot be loaded. An established connection whose path is shorter
+/// than 2 ms keeps the system's.
 ///
 /// # Errors
 /// The socket is none of TCP.
@@ -92,7 +95,7 @@ pub fn choose_best(fd: &impl AsFd, hints: PathHints, privileges: &Privileges) ->
     keep(fd)
 }
 
-/// Leaves the socket the system's default congestion control.
+/// Describes the socket's congestion control as a choice, and leaves it as it is.
 ///
 /// # Errors
 /// The socket is none of TCP.
@@ -123,8 +126,8 @@ pub fn finds_the_rate(name: &str) -> bool {
     find(name).is_some_and(|algorithm| algorithm.name == BEST)
 }
 
-/// Restarts the congestion control of an established connection that has carried little from what
-/// is `known` of its path, if the algorithm can do so ([`finds_the_rate`]); true if it does.
+/// Restarts the congestion control of an established connection, which has carried little, with
+/// what is `known` of its path, if the algorithm can do so ([`finds_the_rate`]); true if it does.
 pub fn begin_anew(fd: &impl AsFd, known: Resumption) -> bool {
     let Some(algorithm) = find(BEST) else { return false };
     let name = algorithm.kernel_name();
@@ -161,7 +164,7 @@ pub fn choose_in_advance(name: &str, privileges: &Privileges) -> Result<Chosen, 
 }
 
 /// Sets the congestion control of a socket, which may be another process's, to icdc's algorithm of
-/// this name, loaded if necessary, and passes the hints to it.
+/// this name, which is loaded if necessary, and passes the hints to it.
 ///
 /// # Errors
 /// It cannot be had: why, as a sentence for the user.
@@ -170,8 +173,8 @@ pub fn set_ours(socket: &impl AsFd, name: &str, hints: &PathHints) -> Result<Tak
     take(socket, algorithm, hints)
 }
 
-/// Sets one of icdc's algorithms with these privileges; with those of this process if the helper
-/// does not answer.
+/// Sets one of icdc's algorithms on a socket, by the helper of these privileges if there is one; by
+/// this process if there is none or it does not answer. An error is a sentence for the user.
 fn set_with(
     privileges: &Privileges,
     fd: &impl AsFd,

@@ -51,7 +51,7 @@ impl LoadError {
     }
 }
 
-/// Reason why an algorithm is still loaded.
+/// Reason why an algorithm could not be unloaded.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UnloadError {
@@ -91,6 +91,7 @@ impl UnloadError {
     }
 }
 
+/// Advice on how to unload an algorithm that this holder keeps loaded.
 fn advice(holder: &Holder) -> &'static str {
     match holder {
         Holder::Process { .. } => "it goes when that ends",

@@ -15,7 +15,8 @@ use super::path_hints::PathHints;
 use super::without::{Loaded, load, tell};
 use crate::{CongestionError, set_congestion};
 
-/// Hold that keeps an algorithm loaded. All sockets of a process share it.
+/// Reference that keeps an algorithm loaded which this process has loaded; the last one that is
+/// dropped unloads it.
 #[derive(Clone, Debug)]
 pub struct Hold {
     pub(super) loaded: Arc<Loaded>,
@@ -31,12 +32,12 @@ pub struct Taken {
     pub has_hints: bool,
 }
 
-/// Maximum number of attempts, as another process may load or unload the algorithm between the two
-/// calls.
+/// Maximum number of attempts to set an algorithm, as another process may load or unload it between
+/// two calls.
 const TRIES: u32 = 20;
 
-/// Sets one of icdc's algorithms on the socket, loaded if necessary, and passes it the hints for
-/// the socket.
+/// Sets one of icdc's algorithms on the socket, which is loaded if necessary, and passes the hints
+/// about the socket to it.
 ///
 /// # Errors
 /// Reason for the failure, as a sentence for the user.
@@ -69,7 +70,7 @@ pub(super) fn take(fd: &impl AsFd, algorithm: &'static Algorithm, hints: &PathHi
     Err(reason)
 }
 
-/// Algorithms that this process has loaded and that are still held.
+/// Algorithms that this process has loaded, by name; those without a [`Hold`] left are unloaded.
 static LOADED: Mutex<Vec<(&'static str, Weak<Loaded>)>> = Mutex::new(Vec::new());
 
 /// Returns one more hold on `algorithm` if this process has loaded it and a hold on it is
@@ -93,6 +94,8 @@ pub(super) fn load_ahead(algorithm: &'static Algorithm) {
     }
 }
 
+/// Returns one more hold on `algorithm`, which is loaded if no hold is left; waits while another
+/// thread loads it.
 fn held_or_loaded(algorithm: &'static Algorithm) -> Result<Hold, LoadError> {
     if let Some(hold) = held(algorithm) {
         return Ok(hold);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Holder that keeps an algorithm loaded in the kernel.
+/// Who or what keeps an algorithm of icdc loaded in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A pin that `icdc cc load --pin` made; it outlasts processes.

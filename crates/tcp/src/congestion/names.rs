@@ -4,7 +4,7 @@ use icdc_cc::Algorithm;
 
 use crate::available_congestion;
 
-/// All algorithms of icdc that can be loaded.
+/// All congestion control algorithms that icdc brings and can load, without those of the kernel.
 pub fn ours() -> impl Iterator<Item = &'static Algorithm> {
     // The others are the kernel's own, which the simulator has under the same name.
     icdc_cc::all().iter().filter(|algorithm| algorithm.kernel_name() != algorithm.name)

@@ -5,7 +5,7 @@ use std::path::Path;
 use icdc_cc::Algorithm;
 use thiserror::Error;
 
-/// An obstacle to loading, with its remedy.
+/// Reason why eBPF cannot be loaded here, with its remedy as message.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
@@ -32,6 +32,7 @@ pub enum Obstacle {
     UserNamespace,
 }
 
+/// The names of missing capabilities and the verb behind them, for a message.
 fn missing(names: &[&str]) -> String {
     format!("{} {}", names.join(", "), if names.len() == 1 { "is" } else { "are" })
 }
@@ -67,9 +68,13 @@ fn of_kernel() -> Option<Obstacle> {
     switched_off.then_some(Obstacle::Interpreted)
 }
 
+/// Number of the capability (linux/capability.h).
 const CAP_NET_ADMIN: u32 = 12;
+/// Number of the capability (linux/capability.h).
 const CAP_SYS_ADMIN: u32 = 21;
+/// Number of the capability (linux/capability.h).
 const CAP_PERFMON: u32 = 38;
+/// Number of the capability (linux/capability.h).
 const CAP_BPF: u32 = 39;
 
 /// Obstacle of this process, such as missing capabilities; `None` if there is none.
@@ -94,6 +99,7 @@ fn of_process() -> Option<Obstacle> {
     (words != ["0", "0", "4294967295"]).then_some(Obstacle::UserNamespace)
 }
 
+/// Release of the running kernel, such as `6.1.0-28-amd64`.
 fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
@@ -103,6 +109,7 @@ pub(super) fn release_is_at_least(major: u32, minor: u32) -> bool {
     version(&release()) >= (major, minor)
 }
 
+/// Major and minor version in the text of a kernel release; 0 for what cannot be parsed.
 fn version(release: &str) -> (u32, u32) {
     let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(|digits| digits.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))

@@ -22,8 +22,9 @@ impl PathHints {
     }
 }
 
-/// Number of a bundle: several connections over one path that act as one flow towards others. All
-/// processes on a host share these numbers.
+/// Number of a bundle, by which the algorithm in the kernel recognizes its members: several
+/// connections over one path that act as one flow towards others. All processes on a host share
+/// these numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BundleNumber(NonZeroU32);
 

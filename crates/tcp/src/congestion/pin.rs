@@ -48,7 +48,7 @@ pub enum PinError {
     },
 }
 
-/// Process ids of the parent, its parent and so on, and of the first process.
+/// Process ids of this process's parent, its parent and so on, and of the first process (1).
 #[cfg(feature = "ebpf")]
 fn ancestors() -> impl Iterator<Item = u32> {
     let parent = |id: &u32| {
@@ -59,13 +59,14 @@ fn ancestors() -> impl Iterator<Item = u32> {
     std::iter::successors(parent(&std::process::id()), parent).chain([1])
 }
 
-/// Mount namespace of a process; `None` for a process that may not be inspected.
+/// The mount namespace of a process, as `/proc` names it; `None` for a process that may not be
+/// inspected.
 #[cfg(feature = "ebpf")]
 fn mount_namespace(process: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok()
 }
 
-/// Path of the pin of the algorithm `name`.
+/// Path of the pin of the algorithm `name` in the BPF file system.
 pub(super) fn path(name: &str) -> PathBuf {
     Path::new(DIRECTORY).join(name)
 }
@@ -94,6 +95,7 @@ pub fn prepare() -> Result<bool, PinError> {
     Ok(mounted)
 }
 
+/// Whether the BPF file system is mounted in its place.
 #[cfg(feature = "ebpf")]
 fn is_mounted() -> bool {
     /// `BPF_FS_MAGIC` of linux/magic.h.
@@ -101,6 +103,7 @@ fn is_mounted() -> bool {
     rustix::fs::statfs(FILE_SYSTEM).is_ok_and(|found| found.f_type as u32 == MAGIC)
 }
 
+/// Mounts the BPF file system; an error if this process's mounts are not those of its ancestors.
 #[cfg(feature = "ebpf")]
 fn mount() -> Result<(), PinError> {
     use rustix::mount::{MountFlags, mount};

@@ -40,6 +40,7 @@ pub enum CongestionError {
     Option(#[from] OptionError),
 }
 
+/// The names in one line, for a message.
 fn listed(names: &[String]) -> String {
     if names.is_empty() { "(unknown)".to_owned() } else { names.join(", ") }
 }
@@ -84,9 +85,12 @@ pub fn allowed_congestion() -> Vec<String> {
     names(ALLOWED).unwrap_or_default()
 }
 
+/// File with the names of the algorithms that the kernel has at present.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+/// File with the names of the algorithms that any user may choose.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
+/// Reads the names, separated by spaces, in a file of the kernel.
 fn names(path: &str) -> io::Result<Vec<String>> {
     Ok(std::fs::read_to_string(path)?.split_whitespace().map(str::to_owned).collect())
 }

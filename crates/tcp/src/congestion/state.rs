@@ -10,7 +10,8 @@ use super::obstacle::{Obstacle, obstacle};
 #[cfg(not(feature = "ebpf"))]
 use super::without::holder;
 
-/// A congestion control algorithm in the list of all, with its availability.
+/// A congestion control algorithm, of the kernel or of icdc, in the list for users, with its
+/// availability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// Name for users.
@@ -25,7 +26,7 @@ pub struct Listed {
     pub for_anyone: bool,
 }
 
-/// Availability of an algorithm.
+/// Availability of an algorithm on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Availability {
     /// The kernel has the algorithm, built in or as a module.
@@ -62,6 +63,7 @@ pub fn list() -> Vec<Listed> {
     of_kernel.chain(ours.clone()).collect()
 }
 
+/// Availability of one of icdc's algorithms on this host.
 fn state(algorithm: &'static Algorithm) -> Availability {
     if registered(algorithm) {
         return Availability::Loaded(holder(algorithm));

@@ -12,7 +12,7 @@ use super::obstacle::{Obstacle, obstacle};
 use super::path_hints::PathHints;
 use super::pin::{self, PinError, Pinned};
 
-/// An algorithm that this process has loaded; there is none.
+/// An algorithm that this process has loaded; never made in a build without eBPF.
 #[derive(Debug)]
 pub struct Loaded(Infallible);
 
@@ -53,6 +53,8 @@ pub fn parameters(_algorithm: &Algorithm) -> Option<Vec<(String, i64)>> {
     None
 }
 
+/// What keeps `algorithm`, which is registered, loaded, as far as this build can tell: icdc's pin
+/// or something else.
 pub(super) fn holder(algorithm: &Algorithm) -> Holder {
     let path = pin::path(algorithm.name);
     if path.exists() { Holder::Pinned(path) } else { Holder::Elsewhere }

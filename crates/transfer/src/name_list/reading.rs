@@ -13,7 +13,7 @@ use super::{Run, Stored};
 /// Bytes that are read of a stored run at a time.
 const BUFFER: usize = 256 << 10;
 
-/// Names of a list, in scan order and each once.
+/// Reader of a list's names, in scan order and each once: it merges the list's runs.
 #[derive(Debug)]
 pub struct Names {
     stored: Arc<Stored>,
@@ -25,7 +25,7 @@ pub struct Names {
     has_begun: bool,
 }
 
-/// The next name of a run.
+/// The next name of a run, with the number of the run.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     name: Vec<u8>,
@@ -44,7 +44,7 @@ impl PartialOrd for Head {
     }
 }
 
-/// Position in a run, and what was read ahead of it.
+/// Position in one run of a list, and the bytes that were read ahead of it.
 #[derive(Debug, Default)]
 struct Reader {
     /// Bytes of the run that were read.
@@ -55,6 +55,7 @@ struct Reader {
 }
 
 impl Names {
+    /// Reader that stands before the first name of a list.
     pub(super) fn new(stored: Arc<Stored>) -> Self {
         let readers = stored.runs.iter().map(|_| Reader::default()).collect();
         Self { stored, next: BinaryHeap::new(), readers, last: None, has_begun: false }
@@ -80,7 +81,8 @@ impl Names {
         }
     }
 
-    /// Reads the next name of a run.
+    /// Reads the next name of run number `run`, if it has one left, to be merged with those of the
+    /// other runs.
     fn refill(&mut self, run: usize) -> io::Result<()> {
         if let Some(name) = self.readers[run].next(&self.stored, run)? {
             self.next.push(Reverse(Head { name, run }));
@@ -90,13 +92,14 @@ impl Names {
 }
 
 impl Reader {
+    /// The next name of run number `run`; `None` at its end.
     fn next(&mut self, stored: &Stored, run: usize) -> io::Result<Option<Vec<u8>>> {
         let Some(length) = self.take(stored, run, 2)? else { return Ok(None) };
         let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
         self.take(stored, run, length)
     }
 
-    /// Takes this many bytes; `None` at the end.
+    /// Takes the next `length` bytes of run number `run`; `None` if there are fewer.
     fn take(&mut self, stored: &Stored, run: usize, length: usize) -> io::Result<Option<Vec<u8>>> {
         if self.buffer.len() - self.taken < length {
             self.buffer.drain(..self.taken);
@@ -108,7 +111,7 @@ impl Reader {
         Ok(bytes)
     }
 
-    /// Reads ahead.
+    /// Reads the next bytes of run number `run`, at most [`BUFFER`], into the buffer.
     fn fill(&mut self, stored: &Stored, run: usize) -> io::Result<()> {
         let held = self.buffer.len();
         let more = match (&stored.runs[run], &stored.file) {

@@ -9,7 +9,8 @@ use super::{NameList, Names};
 
 const _: () = assert!(MAX_PATH < MAX_NAME_BYTES_IN_PART);
 
-/// A list whose names are given to a sender that asks for them.
+/// List of names that this end gives, part by part, to a sender that asks for them; it remembers
+/// how far the sender has come.
 #[derive(Debug)]
 pub struct ListServer {
     list: NameList,
@@ -26,7 +27,8 @@ impl ListServer {
         Self { list, pass: None, kept: None }
     }
 
-    /// The next names of a pass, which begins with the first name.
+    /// Next names of pass number `pass` through the list; a pass other than the last one begins
+    /// with the first name.
     ///
     /// # Errors
     /// The list cannot be read.

@@ -28,10 +28,11 @@ use super::placement::{Placement, place_of, refusal, refuse};
 use super::staging::Whose;
 use crate::path_text;
 
-/// Bytes that are compared at a time.
+/// Bytes of two files that are read and compared at a time.
 const PIECE: usize = 1 << 20;
 
-/// Place of the old items of a session.
+/// Backups of a session's replaced and deleted items (`--backup-dir`, `--suffix`): the directory
+/// that keeps them under their paths, or none if each is kept in its own.
 pub(super) struct Backups {
     /// The directory for them; `None` where each is kept in its own.
     root: Option<Root>,
@@ -45,14 +46,15 @@ pub(super) struct Backups {
     unflushed: BTreeSet<u64>,
 }
 
-/// The directory for backups.
+/// Directory of `--backup-dir`: one that exists, or one that is made for the first backup.
 enum Root {
     There(Directory),
     /// It is made for the first backup, under this name.
     Missing(Directory, Name),
 }
 
-/// An item that is to be replaced or deleted.
+/// An existing item of the destination that is to be replaced or deleted, and of which a backup is
+/// made.
 #[derive(Clone, Copy)]
 pub(super) struct Old<'a> {
     /// The directory in which its source is placed.
@@ -62,7 +64,8 @@ pub(super) struct Old<'a> {
     pub(super) name: &'a Name,
 }
 
-/// Old item under a name that another is about to get.
+/// State of the existing item before another gets its name: none, not replaceable, kept as a
+/// backup, or to be renamed to its backup.
 #[derive(Clone)]
 pub(super) enum Before {
     /// Nothing.
@@ -76,11 +79,13 @@ pub(super) enum Before {
     Unlinked(Stat, Directory, Name),
 }
 
-/// Old items that a batch replaces, as far as they are kept, by the items that replace them.
+/// Existing items that a batch is about to replace, by the id of each replacing item: kept in this
+/// form, or the reason why not.
 pub(super) type Kept = ById<Result<Before, Failure>>;
 
 impl Backups {
-    /// Finds the directory for backups of a copy to `destination`; `None` if none are to be made.
+    /// Finds the directory for backups of a copy to `destination`; `None` if the user wants no
+    /// backups.
     ///
     /// # Errors
     /// The directory lies in the destination or in a source, the destination lies in it, or it is on another
@@ -113,13 +118,13 @@ impl Backups {
         }))
     }
 
-    /// Whether each item is kept in its own directory.
+    /// Whether backups lie in the items' own directories, under names with a suffix.
     pub(super) fn are_beside(&self) -> bool {
         self.root.is_none()
     }
 
-    /// Links the file that has the name of `old`, and that what is complete under the name `new` is
-    /// to replace, to its backup.
+    /// Makes the backup of the file or link `old`, as a further name of it, before what is complete
+    /// under the name `new` replaces it; returns its state.
     ///
     /// # Errors
     /// It cannot be kept, and must not be replaced.
@@ -148,7 +153,8 @@ impl Backups {
         Ok(Before::Kept(stat))
     }
 
-    /// Devices on which backups were linked since this was asked for.
+    /// Takes the device numbers of the file systems on which backups were linked since the last
+    /// call, and which have to be flushed.
     pub(super) fn take_unflushed(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.unflushed).into_iter().collect()
     }
@@ -182,8 +188,8 @@ impl Backups {
         }
     }
 
-    /// Makes the backup of a directory that is to be deleted, which had these attributes, unless it is
-    /// there.
+    /// Makes the directory of the backups for a directory that is to be deleted and had these
+    /// attributes, unless it exists. Does nothing where backups lie in the items' own directories.
     ///
     /// # Errors
     /// It cannot be made.
@@ -224,7 +230,9 @@ impl Backups {
         Ok(Some((above, name)))
     }
 
-    /// Backup of the directory that an item is in, which is made if need be, and its device.
+    /// Directory for the backups of `old` and the other items of its directory, made if need be,
+    /// with its device number; `None` for a directory that is not complete. The last one is
+    /// remembered.
     fn directory(&mut self, old: Old<'_>) -> Result<Option<(Directory, u64)>, Failure> {
         let place = place_of(old.directory).map_err(|error| failure::of_tree(&error))?;
         if let Some((last, found)) = &self.last
@@ -243,6 +251,9 @@ impl Backups {
         Ok(found)
     }
 
+    /// Opens or makes the directory for the backups of an item's directory: that itself, or its
+    /// counterpart below the directory of `--backup-dir`. `None` if the item is in a directory with
+    /// a staging name.
     fn open_beside(&mut self, Old { start, directory, name }: Old<'_>) -> Result<Option<Directory>, Failure> {
         let names = directory.names_from(start);
         let names = names.ok_or_else(|| format!("{}: was not reached from its source", directory.path_of(name)))?;
@@ -274,12 +285,13 @@ impl Backups {
     }
 }
 
-/// The failure of an item that would be replaced or deleted and is `what`.
+/// Failure of an item at the path `shown` that would be replaced or deleted and is `what`, such as
+/// a device, of which no backup can be made.
 pub(super) fn cannot_be_kept(shown: &str, what: &str) -> Failure {
     format!("{shown}: is {what}, of which no backup can be made; remove it by hand").into()
 }
 
-/// The failure of an item that is to be moved to its backup.
+/// Failure of an item that could not be renamed to its backup, for this `error`; it stays.
 pub(super) fn unmoved(
     (directory, name): (&Directory, &Name),
     (above, backup): (&Directory, &Name),
@@ -297,7 +309,8 @@ pub(super) fn unmoved(
     .into()
 }
 
-/// Finds the directory `path` for backups.
+/// Finds the directory `path` of `--backup-dir`, and checks that it is on the destination's file
+/// system, and neither in the destination or a source nor above the destination.
 fn find(
     (tree, destination): (&Tree, &[u8]),
     path: &[u8],
@@ -357,7 +370,8 @@ fn find(
     }
 }
 
-/// Opens the directory `name`, or makes it with the permissions of the one whose backup it is.
+/// Opens the directory `name` of the backups, or makes it with the permissions of `original`, whose
+/// backup it is.
 fn enter(
     above: &Directory,
     name: &Name,
@@ -378,8 +392,8 @@ fn enter(
     Ok(made)
 }
 
-/// Gives a new directory owner and permissions of another, or as much of them as opens it to nobody
-/// else.
+/// Gives a new directory the owner and permissions of `original`; if the owner cannot be set,
+/// permissions for its own owner only.
 fn make_alike(made: &Directory, original: &Stat) -> Result<(), TreeError> {
     let own = made.own_stat()?;
     let owner = (original.uid, original.gid);
@@ -389,7 +403,8 @@ fn make_alike(made: &Directory, original: &Stat) -> Result<(), TreeError> {
     made.set_own_metadata(&Metadata { mode: Some(mode), ..Metadata::default() })
 }
 
-/// Whether the backup is another item than that of this device and inode; `None` if there is none.
+/// Whether the name `backup` belongs to another item (true) or to this device and inode already
+/// (false); `None` if nothing has the name.
 fn is_older(above: &Directory, backup: &Name, inode: (u64, u64)) -> Result<Option<bool>, Failure> {
     match above.stat(backup) {
         Ok(Stat { kind: Kind::Directory, .. }) => {

@@ -23,14 +23,18 @@ use icdc_protocol::message::{EntryId, Message};
 use icdc_session::receiver::comparisons::{Comparisons, Step};
 use icdc_units::ByteCount;
 
-/// Most files that are held open.
+/// Most files at the destination that are held open for comparisons; further ones are opened again
+/// for each block.
 const HELD_OPEN: usize = 16;
 
-/// The files of one session with which others are compared. It is shared by the session's threads and
-/// locked by each call.
+/// Existing files at the destination that large files of the session replace: they are described to
+/// the sender by digests, and only differences travel. Shared by the session's threads and locked
+/// by each call.
 #[derive(Default)]
 pub(super) struct Bases(Mutex<Table>);
 
+/// State machine of the comparisons and the files that they are about, behind the lock of
+/// [`Bases`].
 #[derive(Default)]
 struct Table {
     machine: Comparisons,
@@ -40,7 +44,8 @@ struct Table {
 }
 
 impl Table {
-    /// Passes an event about a file on; true if the comparing thread can go on by it.
+    /// Passes an event about a file to the state machine, and closes its existing file if that is
+    /// not read any more; true if the comparing thread can go on by it.
     fn update(&mut self, id: EntryId, event: impl FnOnce(&mut Comparisons)) -> bool {
         let could = self.machine.has_step();
         event(&mut self.machine);
@@ -56,7 +61,7 @@ impl Table {
     }
 }
 
-/// A file that replaces another one.
+/// A large file that is received, and the place of the existing one that it replaces.
 struct Compared {
     /// Length of the file.
     size: ByteCount,
@@ -66,7 +71,7 @@ struct Compared {
     place: (Directory, Name),
 }
 
-/// An open file at the destination.
+/// Existing file at the destination, open for reading, with which a received one is compared.
 pub(super) struct Existing {
     file: File,
     size: u64,
@@ -77,19 +82,22 @@ impl Bases {
         self.0.lock().expect("no panic while comparisons are noted")
     }
 
-    /// Notes where the file is with which this one, of `size`, is compared, apart from the blocks held.
+    /// Registers the existing file at `place` with which the received file `id`, of `size`, will be
+    /// compared, apart from the blocks `held` of an earlier run.
     pub(super) fn expect(&self, id: EntryId, size: ByteCount, held: Option<BlockMap>, place: (Directory, Name)) {
         self.lock().files.insert(id, Compared { size, held, place });
     }
 
-    /// Begins the comparison of a file: the sender waits for it.
+    /// Begins the comparison of the file `id`: the sender waits for descriptions of its existing
+    /// file.
     pub(super) fn begin(&self, id: EntryId) {
         let Table { machine, files, .. } = &mut *self.lock();
         let (size, held) = files.get_mut(&id).map_or((ByteCount::ZERO, None), |file| (file.size, file.held.take()));
         machine.begin(id, size, held);
     }
 
-    /// The file with which this one is compared; `None` if there is none any more.
+    /// The existing file with which the file `id` is compared, opened if it is not open; `None` if
+    /// there is none any more.
     pub(super) fn existing(&self, id: EntryId) -> Option<Arc<Existing>> {
         let (directory, name) = {
             let table = self.lock();
@@ -101,13 +109,14 @@ impl Bases {
         open(&directory, &name).map(Arc::new)
     }
 
-    /// Whether a block of the file is described, and may come as a difference.
+    /// Whether the sender has been told what block `index` of the existing file is, so that the
+    /// block may come as a difference.
     pub(super) fn is_described(&self, id: EntryId, index: u32) -> bool {
         self.lock().machine.is_described(id, index)
     }
 
-    /// Records that a block has arrived, of which some is equal or nothing; true if the comparing
-    /// thread can go on.
+    /// Records that a block has arrived: as a difference, if `is_alike`, or whole; true if the
+    /// comparing thread can go on.
     pub(super) fn on_arrived(&self, id: EntryId, index: u32, is_alike: bool) -> bool {
         self.lock().update(id, |machine| machine.on_arrived(id, index, is_alike))
     }
@@ -124,8 +133,9 @@ impl Bases {
         table.files.remove(&id).is_some() && table.update(id, |machine| machine.forget(id))
     }
 
-    /// Takes the next step of the comparisons, with a buffer for a block; what the sender is told is given
-    /// to `reply`. True if there is another step.
+    /// Takes the next step of the comparisons: opens an existing file, or reads its next blocks and
+    /// sends their description by `reply`. True if there is another step; `buffer` is for one
+    /// block.
     pub(super) fn step(&self, buffer: &mut Vec<u8>, reply: impl Fn(Message)) -> bool {
         let step = self.lock().machine.next_step();
         match step {
@@ -159,6 +169,7 @@ impl Bases {
     }
 }
 
+/// Opens an existing file for comparisons; `None` if it cannot be opened, or is no regular file.
 fn open(directory: &Directory, name: &Name) -> Option<Existing> {
     let opened = directory.open_file(name);
     let (file, stat) =
@@ -166,8 +177,8 @@ fn open(directory: &Directory, name: &Name) -> Option<Existing> {
     (stat.kind == Kind::File).then_some(Existing { file, size: stat.size })
 }
 
-/// Digests of the leaves of a block that a file of `size` bytes has in common with the existing one;
-/// `None` if it cannot be read.
+/// Digests of the leaves of block `index` that the existing file has in common with a file of
+/// `size` bytes; `None` if it cannot be read.
 fn describe(existing: &Existing, size: u64, index: u32, buffer: &mut Vec<u8>) -> Option<Vec<LeafDigest>> {
     buffer.resize(BLOCK_SIZE, 0);
     let offset = block_offset(index);
@@ -182,7 +193,8 @@ fn describe(existing: &Existing, size: u64, index: u32, buffer: &mut Vec<u8>) ->
 }
 
 impl Existing {
-    /// Reads what lies at an offset; false if the file has become shorter or cannot be read.
+    /// Fills `data` with what the file has from this offset on; false if the file has become
+    /// shorter or cannot be read.
     pub(super) fn fill(&self, offset: u64, data: &mut [u8]) -> bool {
         self.file.read_exact_at(data, offset).is_ok()
     }

@@ -1,7 +1,7 @@
 //! Paths of directories that a copy needs beside its destination: older copies, and that for backups.
 
-/// The path `path` of a directory beside `destination`: from the parent of that, unless it is absolute or
-/// begins at the home directory.
+/// Path of a directory that an option such as `--link-dest` names: relative to the parent of
+/// `destination`, unless it is absolute or begins at the home directory.
 pub(super) fn path_beside(destination: &[u8], path: &[u8]) -> Vec<u8> {
     if path.starts_with(b"/") || path == b"~" || path.starts_with(b"~/") {
         return path.to_vec();

@@ -18,7 +18,7 @@ use super::failure::{self, Failure};
 use super::onto_itself::SourcesHere;
 use super::protection::{Protection, Unfinished};
 
-/// Most files in an index. What is beyond is transmitted if it was renamed.
+/// Most files in an index. A renamed file beyond is transmitted.
 const MAX_FILES: usize = 4 << 20;
 /// Most bytes of names in an index.
 const MAX_NAMES: usize = 96 << 20;
@@ -26,7 +26,8 @@ const MAX_NAMES: usize = 96 << 20;
 /// Programming, volume 3, section 6.4).
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Index of the files below some directories of the destination.
+/// Index, by size and modification time, of the files that a mirror's destination has: a new item
+/// may be one of them under another name.
 #[derive(Default)]
 pub(super) struct Candidates {
     /// The copies of sources, with the numbers of these. Their own numbers as directories are those
@@ -40,7 +41,7 @@ pub(super) struct Candidates {
     names: Vec<u8>,
 }
 
-/// A name in a directory.
+/// A name in the index: a file or directory, and the directory that it is in.
 #[derive(Clone, Copy)]
 struct Entry {
     /// Number of the directory.
@@ -49,7 +50,7 @@ struct Entry {
     name: u32,
 }
 
-/// A file that was found in an index, as it was then.
+/// A file that was found in an index as a candidate for an item, with its attributes at that time.
 #[derive(Clone)]
 pub(super) struct FoundFile {
     /// Its place in the index.
@@ -57,7 +58,8 @@ pub(super) struct FoundFile {
     pub(super) stat: Stat,
 }
 
-/// Location of a file.
+/// Location of a file at the destination or in a reference directory: an open directory and a name,
+/// or a position in an index.
 #[derive(Clone)]
 pub(super) enum Location {
     /// In an open directory.
@@ -67,7 +69,7 @@ pub(super) enum Location {
 }
 
 impl Location {
-    /// The directory and the name of the file.
+    /// Opens the directory of the file; returns it with the name of the file.
     ///
     /// # Errors
     /// Errors of opening directories.
@@ -78,7 +80,8 @@ impl Location {
         }
     }
 
-    /// The directory and the name of the file, and what it is now, if that is what it was `before`.
+    /// Opens the directory of the file; returns it with the name and the present attributes of the
+    /// file, which are those that it had `before`.
     ///
     /// # Errors
     /// It was changed, written to or replaced since.
@@ -93,8 +96,8 @@ impl Location {
 }
 
 impl Candidates {
-    /// Positions of the files that may have this size and modification time: those of this name
-    /// first.
+    /// Positions in the index of the files that may have this size and modification time: those of
+    /// this name first.
     pub(super) fn of(&self, size: u64, time: FileTime, name: &[u8]) -> impl Iterator<Item = usize> + use<> {
         let key = key(size, time);
         let all = self.files.partition_point(|(other, _)| *other < key);
@@ -105,7 +108,7 @@ impl Candidates {
         (named..last).chain(all..named).chain(last..end)
     }
 
-    /// Name of a file.
+    /// Name of the file at this position of the index.
     pub(super) fn name(&self, position: usize) -> &[u8] {
         self.name_of(self.files[position].1)
     }
@@ -127,7 +130,7 @@ impl Candidates {
         Ok((directory, self.checked_name(entry)))
     }
 
-    /// Looks at a file.
+    /// Present attributes of the file at this position of the index.
     pub(super) fn look(&self, position: usize) -> Result<Stat, TreeError> {
         let (directory, name) = self.open(position)?;
         directory.stat(&name)
@@ -144,6 +147,7 @@ impl Candidates {
         (number, found)
     }
 
+    /// Bytes of an entry's name.
     fn name_of(&self, entry: Entry) -> &[u8] {
         let start = entry.name as usize;
         &self.names[start + 1..=start + usize::from(self.names[start])]
@@ -166,7 +170,7 @@ impl Candidates {
     }
 }
 
-/// A search for the files below some directories.
+/// Task of finding the files of a mirror's destination that an index is made of.
 pub(super) struct Search {
     /// The directories, with the numbers of their sources and their paths from the transfer root.
     pub(super) roots: Vec<(u32, Directory, Vec<u8>)>,
@@ -176,7 +180,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Finds the files, as long as `goes_on`. What cannot be read is left out.
+    /// Makes the index, as long as `goes_on` returns true. What cannot be read is left out.
     pub(super) fn run(self, goes_on: impl Fn() -> bool) -> Candidates {
         let Self { roots, rules, sources } = self;
         let protection =
@@ -194,7 +198,7 @@ impl Search {
     }
 }
 
-/// A directory that is being walked.
+/// A directory of the destination that is being walked for the index.
 struct Level {
     number: u32,
     directory: Directory,
@@ -205,6 +209,8 @@ struct Level {
 }
 
 impl Level {
+    /// Lists a directory that is to be walked; `None` if it cannot be read, or is a source of this
+    /// copy.
     fn open((number, directory, source_path): (u32, Directory, Vec<u8>), protection: &Protection<'_>) -> Option<Self> {
         let own = directory.own_stat().ok()?;
         protection.refuse_source(&own, "").ok()?;
@@ -260,6 +266,8 @@ fn walk(
     }
 }
 
+/// Hash of size and modification time, by which an index is sorted; different ones may have the
+/// same.
 fn key(size: u64, FileTime { seconds, nanos }: FileTime) -> u64 {
     let mixed = size.wrapping_mul(SPREAD).rotate_left(29) ^ seconds.cast_unsigned();
     mixed.wrapping_mul(SPREAD).rotate_left(29) ^ u64::from(nanos).wrapping_mul(SPREAD)

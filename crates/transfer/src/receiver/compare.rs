@@ -25,7 +25,8 @@ use super::shared::Shared;
 /// Number of reads in flight.
 const DEPTH: usize = 4;
 
-/// Compares and copies files until the queue is closed or the session fails; results go to `names`.
+/// Body of the thread that reads files at the destination: compares, copies and finds them until
+/// the queue is closed or the session fails. Results go to `names`.
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<DiskJob>, names: &Channel<NameJob>) {
     let mut reader: Option<Reader> = None;
     let mut buffer = Vec::new();
@@ -92,12 +93,14 @@ fn known(shared: &Shared<'_>, job: &CompareJob) -> Option<FileDigest> {
     (is_unchanged && std::mem::discriminant(&known) == std::mem::discriminant(&job.digest)).then_some(known)
 }
 
+/// Disk engine and blocks with which the comparing thread reads files.
 struct Reader {
     engine: Box<dyn Engine>,
     pool: BlockPool,
 }
 
 impl Reader {
+    /// Opens the engine and allocates the blocks.
     fn new() -> Result<Self, SessionError> {
         let engine = open_engine(DEPTH, EngineKind::Auto).map_err(|error| SessionError::Local(error.to_string()))?;
         let pool = BlockPool::new(DEPTH).map_err(|error| {
@@ -107,7 +110,8 @@ impl Reader {
         Ok(Self { engine, pool })
     }
 
-    /// Reads a file from the medium and returns its digest; `None` if the session fails meanwhile.
+    /// Reads a file from the medium and returns its digest; `None` if a candidate has changed since
+    /// it was found, or the session fails meanwhile.
     fn digest(&mut self, shared: &Shared<'_>, job: &CompareJob) -> Result<Option<FileDigest>, String> {
         let size = job.size.as_u64();
         let (Subject::Published(location) | Subject::Candidate { location, .. }) = &job.subject;

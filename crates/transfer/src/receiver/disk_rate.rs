@@ -8,14 +8,16 @@ use icdc_units::ByteCount;
 
 use crate::clock;
 
-/// A block's payload that has arrived completely.
+/// Payload of a block that has arrived completely. It counts as waiting for the disk until it is
+/// dropped.
 pub(super) struct Arrived {
     pub(super) block: Block,
     pub(super) length: usize,
     pub(super) waits: WaitingBlock,
 }
 
-/// Counts the blocks of one session that have arrived and are not yet written to disk.
+/// Counter of one session's blocks that have arrived and are not yet written to disk, for the
+/// feedback to the sender.
 #[derive(Clone, Default)]
 pub(super) struct DiskQueue(Arc<Mutex<Backlog>>);
 

@@ -31,7 +31,7 @@ pub(super) fn replaced_meanwhile(directory: &Directory, name: &Name) -> Failure 
     format!("{}: was replaced meanwhile; run the same command again", directory.path_of(name)).into()
 }
 
-/// Whether the name is one of this device and inode.
+/// Whether `name` belongs to the item of this device and inode; false if nothing has the name.
 pub(super) fn has_inode(directory: &Directory, name: &Name, inode: (u64, u64)) -> bool {
     directory.stat(name).is_ok_and(|stat| (stat.dev, stat.ino) == inode)
 }

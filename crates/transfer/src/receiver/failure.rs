@@ -23,7 +23,8 @@ pub(super) fn of_tree(error: &TreeError) -> Failure {
     if is_disk { Failure::Passing(reason) } else { Failure::Final(reason) }
 }
 
-/// Failure of the item at `path` whose directory has been removed meanwhile; `None` if that is there.
+/// Failure of the item at `path` because its directory was removed meanwhile; `None` if the
+/// directory exists.
 pub(super) fn of_removed(directory: &Directory, path: &str) -> Option<Failure> {
     let is_removed = directory.own_stat().is_ok_and(|stat| stat.nlink == 0);
     let reason = "the directory that it was to be in has been removed meanwhile; run the same command again";

@@ -14,8 +14,8 @@ use super::jobs::{DiskJob, HashJob, StoreJob};
 use super::shared::Shared;
 use crate::diskless;
 
-/// Checks blocks until the queue is closed, beside other threads that do the same; good blocks go
-/// to `store`.
+/// Body of a hashing thread: compares blocks with the digests in their headers until the queue is
+/// closed. Good blocks go to `store`.
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<StoreJob>, reads: &Channel<DiskJob>) {
     for job in queue {
         let handed = match job {
@@ -40,8 +40,8 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<S
     }
 }
 
-/// Passes the job of a block of the file that has been checked on, and the file's end if that waited for
-/// it.
+/// Passes on the job of storing a checked block, if there is one, and behind it the end of the file
+/// `id`, if that has waited for this block.
 fn pass_on(
     shared: &Shared<'_>,
     id: EntryId,
@@ -146,8 +146,8 @@ fn check_streamed(header: &BlockHeader, payload: Option<Arrived>) -> Result<Arri
     Ok(arrived)
 }
 
-/// Moves data that lies back to back in a block to the (offset, length) `ranges` where it belongs, and
-/// has what lies between, which `fill` gets with its offset, filled.
+/// Moves data that lies back to back at the start of a block to the (offset, length) `ranges` where
+/// it belongs; `fill` fills each gap, of which it gets the offset.
 fn spread(
     block: &mut Block,
     ranges: &[(u32, u32)],

@@ -57,6 +57,7 @@ fn listed(locks: &str, (major, minor): (u32, u32), inode: u64) -> Option<u32> {
     of_this.find_map(|fields| fields.get(4)?.parse().ok().filter(|pid| *pid > 0))
 }
 
+/// Seconds since the process was started; `None` where that cannot be seen.
 fn running(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything; it is the second field, and the start the 22nd.

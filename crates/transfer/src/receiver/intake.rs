@@ -78,6 +78,8 @@ impl Intake<'_> {
         }
     }
 
+    /// Receives messages on one connection until the sender's goodbye. Payload is reserved from the
+    /// quota and kept to the rate limit; `further` is the number of a connection after the first.
     fn receive(&self, mut inlet: Box<dyn Inlet>, further: Option<u8>) -> Result<Goodbye, LinkEnd> {
         loop {
             let begun = clock::now();
@@ -121,6 +123,7 @@ impl Intake<'_> {
         }
     }
 
+    /// Hands a message with its payload to the thread that handles it, or handles it here.
     fn handle(&self, parcel: Parcel) -> Result<Flow, SessionError> {
         let length = parcel.payload_length() as u64;
         self.shared.received.fetch_add(length, Ordering::Relaxed);
@@ -195,7 +198,8 @@ impl Intake<'_> {
         Ok(Flow::Continue)
     }
 
-    /// Has the next names of the list sent.
+    /// Queues the next names of the list for the sender, which asks for them in this pass; an error
+    /// if there is no list.
     fn names_wanted(&self, pass: u32) -> Result<(), SessionError> {
         if self.shared.order.listed.is_none() {
             return Err(SessionError::Protocol("asks for a list of names, and there is none".into()));
@@ -211,6 +215,8 @@ impl Intake<'_> {
         self.shared.large_files.on_part(part, block, self.shared.pool.capacity())
     }
 
+    /// Notes the congestion control that the sender uses, and notifies the user if it is another
+    /// one than was asked for.
     fn congestion(&self, Congestion { name, instead }: Congestion) {
         self.account.note_congestion(name);
         if !instead.is_empty() {
@@ -218,6 +224,7 @@ impl Intake<'_> {
         }
     }
 
+    /// Notes the rate limit of this end's key that a daemon at the other end has told, for display.
     fn max_rate(&self, limit: Rate) {
         self.account.note_max_rate(limit);
         *self.shared.max_rate() = Some(limit);
@@ -249,6 +256,8 @@ impl Intake<'_> {
         let _ = self.hash.send(HashJob::Block { header, payload });
     }
 
+    /// Reports to the user what the sender does not copy: an error as a failed item, anything else
+    /// as a notice.
     fn problem(&self, problem: &Problem) {
         let path = path_text(&problem.path);
         if problem.error {

@@ -41,7 +41,8 @@ pub(super) enum NameJob {
     Lost { id: EntryId, failure: Failure },
 }
 
-/// Work for the hashing threads.
+/// Work for the receiver's hashing threads: blocks to check, blocks to put together, and ends of
+/// files.
 pub(super) enum HashJob {
     /// A block whose digest is to be checked.
     Block { header: BlockHeader, payload: Option<Arrived> },
@@ -97,7 +98,8 @@ pub(super) struct CompareJob {
     pub(super) digest: FileDigest,
 }
 
-/// File that is compared.
+/// File at the destination that is compared with a digest: one that an earlier run has published,
+/// or a candidate.
 pub(super) enum Subject {
     /// The one that an earlier run has published, as the medium has it.
     Published(Location),

@@ -68,6 +68,7 @@ impl Plan {
         matches!(self.entry.kind, EntryKind::File { sparse: true, .. })
     }
 
+    /// Final path of the file, printable, for messages.
     pub(super) fn path(&self) -> String {
         self.directory.path_of(&self.name)
     }
@@ -157,6 +158,8 @@ impl LargeFile {
         Ok((file, opened))
     }
 
+    /// Sets the length of the part file, and reserves disk space for all of it unless it is to be
+    /// made `with_holes`.
     fn reserve(&self, with_holes: bool) -> Result<(), Failure> {
         let size = self.size.as_u64();
         let outcome = if with_holes { self.disk.set_len(size) } else { self.disk.preallocate(0..size).map(|_| ()) };
@@ -172,10 +175,12 @@ impl LargeFile {
         })
     }
 
+    /// Length of the complete file; zero of a stream that has not ended.
     pub(super) fn size(&self) -> ByteCount {
         self.size
     }
 
+    /// Final path of the file, printable, for messages.
     pub(super) fn path(&self) -> String {
         self.directory.path_of(&self.name)
     }
@@ -184,7 +189,7 @@ impl LargeFile {
         &self.disk
     }
 
-    /// Appends durable blocks (index and digest) to the journal.
+    /// Appends durable blocks (index and digest) to the file's journal, if it has one.
     pub(super) fn note(&mut self, blocks: &[(u32, Digest)]) -> Result<(), Failure> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         journal.append(blocks).map_err(|error| failure::of_disk(&self.path(), "write", &error))

@@ -19,6 +19,7 @@ use super::parts::put;
 #[derive(Default)]
 pub(super) struct LargeFiles(Mutex<Table>);
 
+/// Files under way and their incomplete blocks, behind the lock of [`LargeFiles`].
 #[derive(Default)]
 struct Table {
     files: HashMap<EntryId, LargeFile>,

@@ -64,7 +64,8 @@ pub(super) fn busy(what: &str, holder: Option<Holder>) -> String {
     format!("{what}: another icdc{who} is writing it; wait for its end or stop it")
 }
 
-/// File that an earlier session has left under a staging name.
+/// Outcome of claiming a file that an earlier session has left under a staging name: it is locked,
+/// or is gone, or was waited for.
 pub(super) struct Claimed {
     /// The file, locked; `None` if there is none, or none any more.
     pub(super) file: Option<File>,
@@ -304,7 +305,8 @@ fn make_journal(directory: &Directory, staging: Staging) -> Result<File, TreeErr
     }
 }
 
-/// Part of an item that an earlier session has left.
+/// Unfinished file that an earlier session has left of an item, or what is known of one that is
+/// gone.
 pub(super) struct LeftPart {
     /// The unfinished file, locked; `None` if there is none, or none any more.
     pub(super) part: Option<(Staging, File)>,

@@ -19,7 +19,8 @@ use super::onto_itself::SourcesHere;
 use super::placement::{place_of, refusal, refuse};
 use crate::path_text;
 
-/// Directories to which links may lead, and those to which links that are kept do.
+/// Links at the destination that are kept in place of directories (`--keep-dirlinks`): the
+/// directories into which they may lead, and those to which they do.
 pub(super) struct LinkTargets {
     /// The destination, and the directories outside of it that were named.
     roots: Vec<(Directory, DirectoryPlace)>,
@@ -30,7 +31,8 @@ pub(super) struct LinkTargets {
 }
 
 impl LinkTargets {
-    /// Opens the directories outside of the destination.
+    /// Opens the directories outside of the destination that `--dirlinks-into` names; the
+    /// destination itself is added later.
     ///
     /// # Errors
     /// One does not exist.

@@ -134,6 +134,8 @@ pub fn run(
     received
 }
 
+/// Runs a receiving session on its confined thread: makes its ring, state and threads, and returns
+/// when all have ended.
 fn receive(
     link: Link,
     joining: Joining<'_>,
@@ -255,7 +257,7 @@ fn run_threads(
     })
 }
 
-/// Result of a receiving session whose threads have ended.
+/// Result of a receiving session whose threads have ended: its counts, or the error that ended it.
 fn received(shared: Shared<'_>) -> Result<Received, SessionError> {
     let tally = *shared.tally();
     let goodbye = shared.ending.into_inner().expect("no panic while a session ends").into_outcome()?;
@@ -270,6 +272,7 @@ fn break_off(outlet: &mut dyn Outlet, error: &SessionError) {
     }
 }
 
+/// Allocates the blocks of the ring between socket and disk; the error is a message for the user.
 fn ring(options: &ReceiveOptions) -> Result<BlockPool, SessionError> {
     let blocks = ring_blocks(options);
     let refused = |reason| SessionError::Local(format!("memory for the ring: {reason}"));
@@ -280,6 +283,8 @@ fn ring(options: &ReceiveOptions) -> Result<BlockPool, SessionError> {
     })
 }
 
+/// Number of blocks of the ring: what the user asks for, but at least [`LEAST_BLOCKS`], or else
+/// what memory permits.
 fn ring_blocks(options: &ReceiveOptions) -> u64 {
     let blocks = |bytes: ByteCount| bytes.as_u64() / BLOCK_SIZE as u64;
     options.ring.map_or_else(|| resources::blocks(blocks(RING)), |asked| blocks(asked).max(LEAST_BLOCKS))
@@ -292,6 +297,8 @@ pub fn most_connections(options: &ReceiveOptions) -> u8 {
     u8::try_from(ring_blocks(options)).unwrap_or(u8::MAX)
 }
 
+/// Body of the thread that sends: queued replies, and feedback at its interval, until
+/// [`Reply::End`].
 fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<Reply>) {
     let mut broken = false;
     let mut next_feedback = clock::now();

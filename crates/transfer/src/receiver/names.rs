@@ -87,7 +87,8 @@ use crate::clock;
 /// Longest wait of the thread while nothing is staged.
 const NO_DEADLINE: Duration = Duration::from_secs(3600);
 
-/// Executor of the [`Book`]'s actions, on one thread.
+/// Executor of the [`Book`]'s actions, on the thread that handles names, directories and small
+/// files at the destination.
 pub(super) struct FileExecutor<'a> {
     shared: &'a Shared<'a>,
     book: Book<Option<Arrived>>,
@@ -155,6 +156,8 @@ struct Opening {
 }
 
 impl<'a> FileExecutor<'a> {
+    /// Executor of a session that has not begun. `store` leads to the thread that writes large
+    /// files, `reads` to the one that reads files at the destination.
     pub(super) fn new(shared: &'a Shared<'a>, store: Channel<StoreJob>, reads: Channel<DiskJob>) -> Self {
         let settings = Settings {
             options: shared.options.clone(),
@@ -225,9 +228,7 @@ impl<'a> FileExecutor<'a> {
         self.book.on_settled();
         self.carry_out();
         let ending = self.shared.ending();
-        // A receiver that requested the items itself continues nothing that it has completely,
-        // whatever the sender knows.
-        let is_over = ending.is_agreed() || self.shared.order.asked.is_some() && ending.is_complete();
+        let is_over = ending.is_agreed() || self.shared.order.ends_here && ending.is_complete();
         drop(ending);
         self.book.on_over(is_over);
         self.carry_out();
@@ -236,6 +237,8 @@ impl<'a> FileExecutor<'a> {
         }
     }
 
+    /// Reports to the book what a job says: a message, a pack, or the outcome of another thread's
+    /// work.
     fn handle(&mut self, job: NameJob) {
         let now = clock::now();
         match job {
@@ -272,6 +275,7 @@ impl<'a> FileExecutor<'a> {
         }
     }
 
+    /// Carries out one action of the book, and reports its outcome.
     fn act(&mut self, action: Action<Option<Arrived>>) {
         match action {
             Action::Place { begin, is_journaled } => {
@@ -379,11 +383,12 @@ impl FileExecutor<'_> {
         Ok((directory, name))
     }
 
+    /// The item with this id, as the book knows it; a failure if it does not any more.
     fn item(&self, id: EntryId) -> Result<&Item, Failure> {
         self.book.item(id).ok_or_else(|| "it is not known any more".into())
     }
 
-    /// Whether a run that was interrupted is gone on with.
+    /// Whether this run continues one that was interrupted.
     fn is_resuming(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.resuming)
     }

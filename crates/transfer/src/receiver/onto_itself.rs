@@ -30,7 +30,8 @@ pub(super) fn refuse_onto_itself(placement: &Placement, begin: &Begin) -> Result
     Ok(())
 }
 
-/// The sources of a session, as this end can recognize them.
+/// Sources of a session whose sender is on the same kernel, by identities with which this end
+/// recognizes them.
 pub(super) struct SourcesHere {
     identities: Identities,
     sources: Vec<Identity>,
@@ -44,7 +45,7 @@ impl SourcesHere {
         Some(Self { identities, sources })
     }
 
-    /// Whether what `stat` describes is one of the sources.
+    /// Whether the item that `stat` describes is one of the sources.
     pub(super) fn has(&self, stat: &Stat) -> bool {
         self.sources.contains(&self.identities.identity(stat))
     }
@@ -56,7 +57,7 @@ impl SourcesHere {
     }
 }
 
-/// Description of the item `name`; `None` if it does not exist.
+/// Attributes of the item `name` in this directory; `None` if it does not exist.
 fn stat(directory: &Directory, name: &Name) -> Result<Option<Stat>, TreeError> {
     match directory.stat(name) {
         Err(error) if error.is_missing() => Ok(None),
@@ -64,6 +65,7 @@ fn stat(directory: &Directory, name: &Name) -> Result<Option<Stat>, TreeError> {
     }
 }
 
+/// Error for a source that is what it would replace at `place`, or holds that.
 fn onto_itself(source: &Source, place: &str) -> SessionError {
     let name = path_text(&source.name);
     let how = if source.kind == SourceKind::Item { "is the same file" } else { "is the same directory, or lies in it" };

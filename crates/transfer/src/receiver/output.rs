@@ -30,7 +30,8 @@ use rustix::pipe::PIPE_BUF;
 use super::disk_rate::Arrived;
 use crate::pipes;
 
-/// A stream that the blocks of one file are written to, in order.
+/// Stream, such as standard output, that is the destination: the blocks of one file are written to
+/// it in order.
 #[derive(Clone, Debug)]
 pub struct Output {
     file: Arc<File>,
@@ -57,7 +58,7 @@ impl Output {
         self.has_begun.load(Ordering::Relaxed)
     }
 
-    /// Writes a whole file.
+    /// Copies a whole file to the stream, and waits for its reader.
     ///
     /// # Errors
     /// Errors of `read` and `write`.
@@ -65,11 +66,13 @@ impl Output {
         io::copy(&mut file, &mut &*self.file).map(drop)
     }
 
-    /// Waits no longer for the stream's reader, now or later.
+    /// Ends the waiting for the stream's reader, now and later: the session is over.
     pub(super) fn stop(&self) {
         self.stop.request();
     }
 
+    /// Writes all of `bytes` to the stream, and waits for its reader; fails once the session is
+    /// `over`.
     fn write(&self, mut bytes: &[u8], over: &StopDescriptor) -> io::Result<()> {
         self.has_begun.store(true, Ordering::Relaxed);
         while !bytes.is_empty() {
@@ -107,7 +110,8 @@ impl Output {
 /// Offset that stands for the present position.
 const AT_POSITION: u64 = u64::MAX;
 
-/// The order of one file's blocks on their way to the output.
+/// Puts one file's blocks in order on their way to the output: early ones wait in memory or in the
+/// unfinished file.
 pub(super) struct Ordered<'a> {
     output: &'a Output,
     over: StopDescriptor,
@@ -137,7 +141,7 @@ pub(super) enum NotWritten {
 }
 
 impl<'a> Ordered<'a> {
-    /// The order of a file of which nothing is written.
+    /// Sequencer of a file of which nothing is written to the output yet.
     pub(super) fn new(output: &'a Output) -> io::Result<Self> {
         Ok(Self { output, over: output.stop.descriptor()?, next: 0, early: BTreeMap::new(), kept: 0 })
     }

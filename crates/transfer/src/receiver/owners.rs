@@ -8,7 +8,8 @@ use icdc_session::receiver::book::owners::{KnownOwner, Targets};
 use crate::accounts::Accounts;
 use crate::path_text;
 
-/// The accounts of this host, as far as owners are restored by names or rules.
+/// Lookup of this host's users and groups for owners that are restored by names or rules; without
+/// these, of nothing.
 #[derive(Default)]
 pub(super) struct OwnerLookup {
     accounts: Option<Accounts>,
@@ -19,7 +20,8 @@ pub(super) struct OwnerLookup {
 }
 
 impl OwnerLookup {
-    /// Looks up the targets of the rules. To be called before the session's threads are confined.
+    /// Looks up the targets of the rules for owners, before the session's threads are confined;
+    /// [`check`](Self::check) reports a failure.
     pub(super) fn new(options: &ReceiveOptions) -> Self {
         match options.owners.changes_owners() {
             true => Self::of(options).unwrap_or_else(|error| Self { refused: Some(error), ..Self::default() }),
@@ -27,6 +29,7 @@ impl OwnerLookup {
         }
     }
 
+    /// Starts the lookup, and looks up the targets of the rules for owners.
     fn of(options: &ReceiveOptions) -> Result<Self, SessionError> {
         let accounts = Accounts::start()?;
         let user = |rule: &OwnerRule| target(&rule.to, "user", |name| accounts.user_id(name));
@@ -38,7 +41,7 @@ impl OwnerLookup {
         Ok(Self { accounts: Some(accounts), targets, refused: None })
     }
 
-    /// Whether the session can begin.
+    /// Checks that the session can begin, by the outcome of looking up the rules' targets.
     ///
     /// # Errors
     /// A user or group that a rule names and this host does not have, or a thread that cannot be
@@ -47,7 +50,8 @@ impl OwnerLookup {
         self.refused.clone().map_or(Ok(()), Err)
     }
 
-    /// Users and groups of the sender, with the numbers that their names have here.
+    /// Users and groups that the sender has named, with the ids that their names have on this host;
+    /// none if owners are not restored by name.
     pub(super) fn known(&self, OwnerNames { users, groups }: OwnerNames) -> (Vec<KnownOwner>, Vec<KnownOwner>) {
         let Some(accounts) = &self.accounts else { return (Vec::new(), Vec::new()) };
         (known(users, |name| accounts.user_id(name)), known(groups, |name| accounts.group_id(name)))
@@ -60,7 +64,8 @@ fn known(told: Vec<NamedOwner>, look_up: impl Fn(Vec<u8>) -> Option<u32>) -> Vec
     told.into_iter().map(known).collect()
 }
 
-/// Number of the target of a rule.
+/// Id that a rule for owners maps to: the one that it states, or that of the account that it names;
+/// an error if this host has no such account.
 fn target(to: &OwnerTarget, what: &str, look_up: impl Fn(Vec<u8>) -> Option<u32>) -> Result<u32, SessionError> {
     match to {
         OwnerTarget::Id(id) => Ok(*id),

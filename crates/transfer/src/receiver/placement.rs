@@ -23,7 +23,8 @@ use super::run_log::RunLog;
 use super::staging::Whose;
 use crate::path_text;
 
-/// Place where one source is put at the destination.
+/// Place of one source at the destination: under a name in a directory, or its contents in a
+/// directory.
 #[derive(Clone, Debug)]
 pub(super) enum Landing {
     /// The source gets this name in this directory.
@@ -53,7 +54,8 @@ pub(super) enum Parents {
     Made,
 }
 
-/// Relation of the destination to the sources.
+/// Form of the destination: a directory, existing or new, that the sources go into, or the name
+/// that the only source takes.
 #[derive(Debug)]
 enum Destination {
     /// The sources are placed in this directory.
@@ -77,7 +79,7 @@ pub(super) struct Wanted {
 }
 
 impl Destination {
-    /// Destination that is the name of a single source, which may replace what has that name.
+    /// Form of a destination whose name the only source takes, in place of what may have that name.
     ///
     /// # Errors
     /// The item cannot be replaced; for a `drop_box` the reason does not reveal what exists.
@@ -194,7 +196,8 @@ impl Placement {
         }
     }
 
-    /// Whether the destination is the copy of the only source, a directory, by another name.
+    /// Whether the only source, a directory, becomes the destination itself, under the
+    /// destination's name.
     pub(super) fn is_source_named(&self) -> bool {
         self.only_name().is_some() && self.sources.iter().any(|source| source.kind == SourceKind::Directory)
     }
@@ -230,8 +233,8 @@ impl Placement {
         )))
     }
 
-    /// Directory and name of a source that may replace an existing item; `None` if it replaces
-    /// none.
+    /// Directory and name that a source will have where an item exists or may exist; `None` if it
+    /// goes into a directory as contents, or into a new one.
     pub(super) fn lands(&self, source: &Source) -> Option<(&Directory, Name)> {
         match &self.destination {
             Destination::Named(directory, name) => Some((directory, name.clone())),
@@ -242,7 +245,9 @@ impl Placement {
         }
     }
 
-    /// Place of the only source, if that is a directory under a name of its own.
+    /// Whether the only source, a directory, becomes the destination or goes into it, as later
+    /// sessions of the run are to repeat; `None` for other sources, and for a destination that is
+    /// yet to be made.
     pub(super) fn place_of_directory(&self) -> Option<Place> {
         let [Source { kind: SourceKind::Directory, .. }] = self.sources.as_slice() else { return None };
         match &self.destination {
@@ -309,7 +314,8 @@ impl Placement {
         self.landings_in(inside)
     }
 
-    /// Places of all sources in this directory, or in one that is not made.
+    /// Places of all sources in the directory `inside`; `None` stands for one that a dry run does
+    /// not make.
     pub(super) fn landings_in(&self, inside: Option<&Directory>) -> Result<Vec<Landing>, SessionError> {
         self.sources.iter().map(|source| land(source, inside)).collect()
     }
@@ -347,6 +353,8 @@ fn may_be_the_copy(located: &Located, begin: &Begin) -> bool {
     source.kind == SourceKind::Directory && !located.trailing_slash && located.name.is_some()
 }
 
+/// Place of one source in the directory `inside`; `None` stands for one that a dry run does not
+/// make.
 fn land(source: &Source, inside: Option<&Directory>) -> Result<Landing, SessionError> {
     let Some(inside) = inside else { return Ok(Landing::Imagined) };
     if source.kind == SourceKind::Contents {
@@ -355,6 +363,9 @@ fn land(source: &Source, inside: Option<&Directory>) -> Result<Landing, SessionE
     Ok(Landing::Named(inside.clone(), name_of(source)?))
 }
 
+/// Opens the destination if it is a directory or a link to one; `None` if it is missing or anything
+/// else. A link to a device or pipe is refused, unless `only_new`, where errors must not reveal
+/// what exists.
 fn existing_directory(located: &Located, only_new: bool) -> Result<Option<Directory>, SessionError> {
     match located.stat.map(|stat| stat.kind) {
         Some(Kind::Directory) => located.open_directory().map(Some).map_err(refuse),
@@ -371,6 +382,8 @@ fn existing_directory(located: &Located, only_new: bool) -> Result<Option<Direct
     }
 }
 
+/// Name that a source gets in the destination directory; an error for a stream, which has none, and
+/// for a name that icdc keeps for unfinished files.
 fn name_of(source: &Source) -> Result<Name, SessionError> {
     if source.kind == SourceKind::Stream {
         let reason =
@@ -384,6 +397,7 @@ fn name_of(source: &Source) -> Result<Name, SessionError> {
     Ok(name)
 }
 
+/// Error for a path with a name that icdc keeps for unfinished files.
 fn refuse_staging(path: &[u8]) -> SessionError {
     refusal(format!("{}: its name is one that icdc keeps for unfinished files", path_text(path)))
 }
@@ -422,6 +436,7 @@ fn make_parents(tree: &Tree, destination: &[u8], parents: Parents) -> Result<Opt
     Ok(None)
 }
 
+/// Error for a destination above which a directory is missing, with the advice to use `--mkpath`.
 fn refuse_missing(error: &TreeError) -> SessionError {
     refusal(format!("{error}; --mkpath makes the directories above the destination"))
 }

@@ -18,6 +18,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
+    /// Generator for a run that began at `start`; the first event is due an interval after `now`.
     pub(super) fn new(start: Time, now: Time) -> Self {
         Self { start, last: now, last_bytes: 0, last_totals: Totals::default() }
     }
@@ -27,12 +28,14 @@ impl Progress {
         (self.last + FEEDBACK - now).into()
     }
 
+    /// Emits a progress event if the interval since the last one is over.
     pub(super) fn report(&mut self, now: Time, shared: &Shared<'_>) {
         if now - self.last >= FEEDBACK {
             self.report_now(now, shared);
         }
     }
 
+    /// Emits a progress event now, and one of the scan's totals if they have changed.
     pub(super) fn report_now(&mut self, now: Time, shared: &Shared<'_>) {
         let tally = *shared.tally();
         let totals = tally.totals;

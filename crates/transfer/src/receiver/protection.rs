@@ -9,7 +9,8 @@ use icdc_session::receiver::book::item::DirectoryPlace;
 use super::failure::Failure;
 use super::onto_itself::SourcesHere;
 
-/// An item of the destination, as it was when it was looked at.
+/// An existing item of a mirror's destination that may be deleted, with its attributes when it was
+/// looked at.
 #[derive(Clone)]
 pub(super) struct Item {
     pub(super) name: Name,
@@ -21,7 +22,8 @@ pub(super) struct Item {
 }
 
 impl Item {
-    /// The item `name` of a directory that has these two paths.
+    /// The item `name` of a directory that has these two paths: below the destination, and from the
+    /// transfer root.
     pub(super) fn of(name: Name, stat: Stat, path: &[u8], source_path: &[u8]) -> Self {
         let (path, source_path) = (beneath(path, &name), beneath(source_path, &name));
         Self { name, stat, path, source_path }
@@ -32,8 +34,8 @@ impl Item {
     }
 }
 
-/// Items that are never deleted: what rules exclude, the sources of this copy, and directories to which
-/// links lead that are kept.
+/// Protection of a mirror's items from being deleted: by rules, as sources of this copy, or as
+/// directories to which kept links lead.
 pub(super) struct Protection<'a> {
     pub(super) rules: &'a Rules,
     pub(super) sources: Option<&'a SourcesHere>,
@@ -42,7 +44,7 @@ pub(super) struct Protection<'a> {
     pub(super) unfinished: Unfinished,
 }
 
-/// Treatment of unfinished files of icdc.
+/// Treatment of icdc's unfinished files by a mirror that deletes items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unfinished {
     /// They stay: they are those of other copies.
@@ -52,7 +54,7 @@ pub(super) enum Unfinished {
 }
 
 impl Protection<'_> {
-    /// Whether a rule excludes the item.
+    /// Whether a rule excludes the item, so that it is never deleted.
     pub(super) fn keeps(&self, item: &Item) -> bool {
         self.excludes(&item.source_path, item.is_directory())
     }
@@ -78,6 +80,7 @@ impl Protection<'_> {
     }
 }
 
+/// Path of `name` in the directory at the path `above`; only the name if that is empty.
 fn beneath(above: &[u8], name: &Name) -> Vec<u8> {
     if above.is_empty() { name.as_bytes().to_vec() } else { [above, name.as_bytes()].join(&b'/') }
 }

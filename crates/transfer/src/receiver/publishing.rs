@@ -45,7 +45,8 @@ pub(super) struct Made {
     form: Form,
 }
 
-/// Item under its staging name.
+/// Form in which an item lies under its staging name: as an item of its own, as a further name of a
+/// file, or not at all because it is in place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// A file or another item of its own.
@@ -76,7 +77,7 @@ impl Made {
         Ok(Self { durable: Some(Durable { _file: file, journal }), ..made })
     }
 
-    /// The item, with whether its mode could be set.
+    /// Records whether the item's mode could be set.
     pub(super) fn with_mode(self, has_mode: bool) -> Self {
         Self { lacks_mode: !has_mode, ..self }
     }
@@ -92,7 +93,7 @@ impl Made {
     }
 }
 
-/// Item that another may replace when it gets its name.
+/// Extent of what an item may replace when it gets its final name.
 #[derive(Clone, Copy)]
 pub(super) enum Replaced<'a> {
     /// Nothing: the name must be free.
@@ -269,7 +270,8 @@ impl Staged {
         Ok(Ok(Self::new(directory, name, made)))
     }
 
-    /// The further name `name` of `file`, if it is one already, and is left as it is.
+    /// Item that is in place: `name` is a further name of `file` already and stays; `None` if it is
+    /// not.
     pub(super) fn in_place(directory: &Directory, name: &Name, file: FileIdentity) -> Option<Self> {
         let stat = directory.stat(name).ok()?;
         let made = Made { identity: Some(file), form: Form::InPlace, ..Made::unsynced(name.clone()) };
@@ -289,6 +291,8 @@ impl Staged {
         Some(((&self.directory, name), self.identity()?))
     }
 
+    /// Failure of an item that is no longer under its staging name: another program took the name,
+    /// or its directory was removed.
     fn not_ours(&self) -> Failure {
         let path = self.path();
         failure::of_removed(&self.directory, &path).unwrap_or_else(|| {
@@ -393,6 +397,7 @@ impl Staged {
         }
     }
 
+    /// Final name of the item, with its directory, to be compared with other spellings.
     fn spelling(&self, item: &Item) -> Spelling<'_> {
         Spelling { directory: &self.directory, place: item.place.directory, name: &self.name }
     }
@@ -423,7 +428,7 @@ impl Staged {
         self.directory.stat(&self.made.staging).is_ok_and(|stat| identity.has_inode_of(&stat))
     }
 
-    /// Whether something that this session made has a staging name.
+    /// Whether the item has a staging name, and is still the one that this session has made.
     fn is_staged(&self) -> bool {
         self.made.form != Form::InPlace && self.is_ours()
     }

@@ -21,7 +21,8 @@ use super::publishing::Made;
 use super::staging::Whose;
 use crate::path_text;
 
-/// The reference directories of a session.
+/// Reference directories of a session (`--link-dest`, an older snapshot), from which unchanged
+/// files are linked or copied instead of being sent.
 pub(super) struct References {
     roots: Vec<Directory>,
     /// Whether each is the counterpart of the only source's directory, and not of that in which it
@@ -75,7 +76,7 @@ impl References {
         Self { roots: Vec::new(), is_of_source: false, last: None }
     }
 
-    /// Puts the counterpart of the destination before the other reference directories.
+    /// Puts `root`, the newest complete snapshot, before the other reference directories.
     pub(super) fn put_first(&mut self, root: Directory) {
         self.roots.insert(0, root);
     }
@@ -103,6 +104,7 @@ impl References {
     }
 }
 
+/// Error for a directory of `--link-dest` that cannot be opened.
 fn missing(shown: &str, error: &dyn std::fmt::Display) -> SessionError {
     refusal(format!(
         "--link-dest {shown}: {error}; name a directory that exists (one that is not absolute is looked for beside the \
@@ -117,7 +119,7 @@ pub(super) struct Counterpart {
     pub(super) found: Stat,
 }
 
-/// An item to be made as a copy of its counterpart.
+/// Task of making an item as a copy of its counterpart.
 pub(super) struct CopyJob {
     pub(super) id: EntryId,
     pub(super) directory: Directory,

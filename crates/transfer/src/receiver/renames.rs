@@ -28,12 +28,12 @@ pub(super) struct Renames {
 }
 
 impl Renames {
-    /// Finds nothing from now on.
+    /// Has [`find`](Self::find) find nothing from now on: no file may become another item.
     pub(super) fn find_none(&mut self) {
         self.index = Some(Arc::default());
     }
 
-    /// Finds these files from now on.
+    /// Takes the finished index, in which [`find`](Self::find) looks from now on.
     pub(super) fn know(&mut self, index: Candidates) {
         self.index = Some(Arc::new(index));
     }
@@ -59,7 +59,8 @@ impl Renames {
         Some(free.filter_map(look).take(MAX_CANDIDATES).take_while(has_room).collect())
     }
 
-    /// The answer to an examination that has found these files.
+    /// Answer to an examination for which [`find`](Self::find) has returned `found`: unknown as
+    /// long as there is no index.
     pub(super) fn lookup(&self, found: Option<&[FoundFile]>) -> Lookup {
         match (&self.index, found) {
             (None, _) | (_, None) => Lookup::Unknown,
@@ -76,12 +77,14 @@ impl Renames {
         self.found.insert(id, found);
     }
 
-    /// A file that was found for an item, unless it was taken for another meanwhile.
+    /// The file of this number among those that were found for an item; `None` if it was taken for
+    /// another meanwhile.
     pub(super) fn of(&self, id: EntryId, number: usize) -> Option<&FoundFile> {
         self.found.get(&id)?.get(number).filter(|file| !self.taken.contains(&file.position))
     }
 
-    /// Takes a file that was found for an item, unless it was taken for another.
+    /// Takes the file of this number among those that were found for an item; `None` if it was
+    /// taken for another before.
     pub(super) fn take(&mut self, id: EntryId, number: usize) -> Option<FoundFile> {
         let file = self.of(id, number).cloned()?;
         self.taken.insert(file.position);
@@ -94,7 +97,7 @@ impl Renames {
         self.found.remove(&id);
     }
 
-    /// Location of the file at this position; `None` if there is none.
+    /// Location of the file at this position of the index; `None` while there is no index.
     pub(super) fn location(&self, position: usize) -> Option<Location> {
         Some(Location::Indexed(Arc::clone(self.index.as_ref()?), position))
     }

@@ -37,7 +37,8 @@ pub(super) struct RunId<'a> {
     pub(super) whose: Whose,
 }
 
-/// Journal of an earlier run, as it was found.
+/// Outcome of claiming the journal of an earlier run: one that was interrupted, or one that ended
+/// while it was waited for.
 struct OfRun {
     /// Journal that an earlier run of this user has left, locked.
     file: Option<File>,
@@ -58,6 +59,8 @@ struct WithoutOwn<'a> {
 }
 
 impl WithoutOwn<'_> {
+    /// Whether the present run has written to this journal last, in an earlier session; the answer
+    /// is remembered.
     fn is_own(&self, file: &File) -> bool {
         let Ok(stat) = Stat::of(file) else { return false };
         let holds = |(known, is_own): &(Stat, bool)| {
@@ -205,7 +208,7 @@ impl RunLog {
         self.items = items;
     }
 
-    /// Whether an earlier session of the present run has begun.
+    /// Whether an earlier session of the present run has begun, as its journal shows.
     pub(super) fn is_begun(&self) -> bool {
         self.continues
     }
@@ -223,7 +226,8 @@ impl RunLog {
         }
     }
 
-    /// Reads a journal; returns its usable length in bytes, 0 for none.
+    /// Reads a journal and takes over what it records: published items, unfinished files, a
+    /// snapshot. Returns its usable length in bytes, 0 for none.
     fn take_in(&mut self, file: &File, transfer: &TransferId) -> Result<u64, String> {
         let mut reader = self.codec.reader();
         let fed = feed(file, u64::MAX, |bytes| {
@@ -400,6 +404,7 @@ impl RunLog {
         }
     }
 
+    /// Message for the user that the system call `call` has failed on the journal.
     fn failed(&self, call: &str, error: &io::Error) -> String {
         failure::of_disk(&self.directory.path_of(&self.name), call, error).into_reason()
     }
@@ -439,6 +444,8 @@ fn reserve(file: &File, from: u64, to: u64) -> Option<u64> {
     Some(from + room)
 }
 
+/// Removes the unfinished files of the item at `path` below `base`, and restores the modification
+/// time of its directory.
 fn remove_left_behind(base: &Directory, path: &[u8], whose: Whose) {
     let mut components = path.split(|byte| *byte == b'/').filter(|component| !component.is_empty());
     let Some(Ok(name)) = components.next_back().map(Name::new) else { return };

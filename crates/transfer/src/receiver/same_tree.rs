@@ -3,7 +3,7 @@
 
 use icdc_disk::tree::{Directory, Kind, Listing, Name, Stat, TreeError};
 
-/// Two directories that are compared.
+/// Two directories that are compared with each other, and the position among their names.
 struct Level {
     one: Directory,
     other: Directory,
@@ -25,7 +25,8 @@ impl Level {
     }
 }
 
-/// Whether both directories have the same in them.
+/// Whether both directories have equal attributes and the same in them: the same names and, under
+/// each of them, the same file, equal links, or directories that are the same in turn.
 ///
 /// # Errors
 /// Something cannot be read.

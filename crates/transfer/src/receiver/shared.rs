@@ -51,6 +51,9 @@ pub struct ReceiveRequest<'a> {
     /// Paths that were requested of the sender, as the user wrote them; `None` where the sender
     /// chooses.
     pub asked: Option<&'a [Vec<u8>]>,
+    /// Whether the run is over once everything is durable here, even if the sender does not learn of it: this end
+    /// has requested items that stay at the source.
+    pub ends_here: bool,
     /// Names that the sender is to send, and asks for; `None` where it has them, or sends
     /// everything.
     pub listed: Option<&'a NameList>,
@@ -81,7 +84,7 @@ pub struct Allowed {
     pub conceals: bool,
 }
 
-/// Work for the thread that sends to the other end.
+/// Work for the thread that sends messages to the sender of the session.
 pub(super) enum Reply {
     /// Send this message.
     Message(Box<Message>),
@@ -141,19 +144,23 @@ pub(super) struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// Features that the sender is known to have.
+    /// Features of the sender, as far as they are known: as requested at first, then as it has
+    /// announced.
     pub(super) fn peer(&self) -> Features {
         Features::from_bits(self.peer.load(Ordering::Relaxed))
     }
 
+    /// Locks the state machine of the session's ending.
     pub(super) fn ending(&self) -> MutexGuard<'_, Ending> {
         self.ending.lock().expect("no panic while a session ends")
     }
 
+    /// Locks the accounting of the blocks that arrive over the connections after the first.
     pub(super) fn connections(&self) -> MutexGuard<'_, Connections> {
         self.connections.lock().expect("no panic while frames are counted")
     }
 
+    /// Locks the counts of the session's items by outcome.
     pub(super) fn tally(&self) -> MutexGuard<'_, Tally> {
         self.tally.lock().expect("no panic while items are counted")
     }
@@ -165,7 +172,8 @@ impl Shared<'_> {
         self.max_rate.lock().expect("no panic while a limit is noted")
     }
 
-    /// Reports an event by which the session may end to the state machine for its ending.
+    /// Passes an event by which the session may end to the state machine of its ending, and wakes
+    /// the supervising thread.
     pub(super) fn on_ending(&self, event: impl FnOnce(&mut Ending, Time)) {
         event(&mut self.ending(), clock::now());
         // One that is not taken yet will do.
@@ -232,6 +240,8 @@ impl Shared<'_> {
         *asked
     }
 
+    /// Queues a message for the thread that sends, without the notices that [`reply`](Self::reply)
+    /// puts before it.
     fn queue(&self, message: Message) {
         // After the outlet's end no thread receives it; the session is ending then.
         let _ = self.replies.send(Reply::Message(Box::new(message)));
@@ -245,6 +255,7 @@ impl Shared<'_> {
         ended
     }
 
+    /// Marks the writing of large files as busy until the guard is dropped.
     pub(super) fn writing(&self) -> Busy<'_> {
         self.writes.busy()
     }
@@ -255,6 +266,8 @@ impl Shared<'_> {
         self.further.received() + self.link.received()
     }
 
+    /// Feedback for the sender: bytes that have arrived and that are durable, blocks in the ring,
+    /// and the disk's rate.
     pub(super) fn feedback(&self) -> Feedback {
         let Load { blocks, rate } = self.waiting.load();
         Feedback {

@@ -28,7 +28,8 @@ pub(super) struct Snapshots {
     snapshot: Snapshot,
 }
 
-/// The run of an unfinished snapshot.
+/// Run to which an unfinished snapshot belongs, and the snapshot that its earlier sessions have
+/// named.
 #[derive(Clone, Copy)]
 pub(super) struct SnapshotRun<'a> {
     /// Digest of sources and destination.
@@ -134,8 +135,9 @@ impl Snapshots {
         Ok(MadeSnapshot { time, all })
     }
 
-    /// The time of the run; if there are snapshots of that second or soon after it, the second after the
-    /// last of them, so that names are in the order of the snapshots.
+    /// Time by which the new snapshot is named: that of the run or, if there are snapshots of that
+    /// second or soon after it, the second after the last of them, so that names are in the order
+    /// of the snapshots.
     fn free_time(&self, all: &[SnapshotTime]) -> Result<SnapshotTime, Failure> {
         let time = self.snapshot.time;
         let soon = time.seconds() + CLOCK_TOLERANCE;
@@ -145,7 +147,7 @@ impl Snapshots {
         }
     }
 
-    /// Lets the symbolic link lead to the snapshot of this time.
+    /// Lets the symbolic link `latest` lead to the snapshot of this time, in place of an older one.
     fn move_latest(&self, time: SnapshotTime) -> Result<(), Failure> {
         let (directory, latest) = (&self.directory, latest());
         let target = time.name();
@@ -164,19 +166,21 @@ impl Snapshots {
         })
     }
 
-    /// The snapshot of a directory that the link leads to.
+    /// Time of the snapshot that the symbolic link `latest` leads to; `None` if it leads to none.
     pub(super) fn latest(&self) -> Option<SnapshotTime> {
         target(&self.directory, &latest())
     }
 }
 
-/// The directory that has the name of a snapshot, if it is the one that got it.
+/// Snapshot that an earlier session of the run has named, with its open directory; `None` if the
+/// directory of that name is another one, or there is none.
 fn made_before(directory: &Directory, named: &NamedSnapshot) -> Option<(SnapshotTime, Directory)> {
     let made = directory.open_directory_on_mount(&name_of(named.time)).ok()?;
     let place = place_of(&made).ok()?;
     ((place.device, place.inode) == (named.device, named.inode)).then_some((named.time, made))
 }
 
+/// Name of the symbolic link to the newest snapshot, as messages show it.
 const LATEST_SHOWN: &str = "latest";
 
 /// Name of the symbolic link to the newest snapshot.
@@ -221,6 +225,8 @@ pub(super) fn check_clock(directory: &Directory, time: SnapshotTime, all: &[Snap
     Ok(())
 }
 
+/// Message for the user that something else has the name of the symbolic link to the newest
+/// snapshot.
 fn not_ours(directory: &Directory, found: Kind) -> String {
     let what = if found == Kind::Symlink { "a symbolic link to something else" } else { found.described() };
     format!(
@@ -244,7 +250,8 @@ fn target(directory: &Directory, link: &Name) -> Option<SnapshotTime> {
     SnapshotTime::parse(&directory.read_link(link).ok()?)
 }
 
-/// Opens the unfinished snapshot of a job; `None` if there is none, or another user has its names.
+/// Opens the unfinished snapshot of a job, which [`Opening::Make`] makes if it is missing; `None`
+/// if there is none, or other users have its names.
 fn open_unfinished(
     directory: &Directory,
     job: &Digest,

@@ -78,10 +78,12 @@ impl Spellings {
         }
     }
 
+    /// Whether the directory is known to ignore case; false if that was not tested.
     fn ignores_case(&self, place: DirectoryPlace) -> bool {
         self.ignore_case.get(&place).copied().unwrap_or(false)
     }
 
+    /// Hash of the directory and of the name in lower case.
     fn hash(&self, name: Spelling<'_>) -> u64 {
         self.hasher.hash_one((name.place, name.bytes().to_ascii_lowercase()))
     }
@@ -112,6 +114,7 @@ impl Spellings {
         self.items.entry((stat.dev, stat.ino)).or_default().push((name.place, bytes));
     }
 
+    /// Names in the directory `place` under which this run knows the item that `stat` describes.
     fn names_of(&self, place: DirectoryPlace, stat: &Stat) -> impl Iterator<Item = &Arc<[u8]>> + Clone {
         let known = self.items.get(&(stat.dev, stat.ino)).into_iter().flatten();
         known.filter(move |(directory, _)| *directory == place).map(|(_, name)| name)
@@ -156,11 +159,15 @@ impl Spellings {
         )))
     }
 
+    /// Another spelling of this name, with other case, under which this run knows an item in a
+    /// directory that ignores case; `None` if there is none.
     fn by_case(&self, name: Spelling<'_>) -> Option<Arc<[u8]>> {
         let known = self.ignores_case(name.place).then(|| self.without_case.get(&self.hash(name))).flatten()?;
         (**known != *name.bytes()).then(|| Arc::clone(known))
     }
 
+    /// Name under which this run knows the item `found` in this directory; `None` if it does not,
+    /// or knows it by this name, too.
     fn by_item(&self, name: Spelling<'_>, found: &Stat) -> Option<Arc<[u8]>> {
         let mut known = self.names_of(name.place, found);
         let other = known.clone().next()?;

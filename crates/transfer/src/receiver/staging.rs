@@ -19,7 +19,8 @@ const ATTEMPTS: u32 = 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Whose(pub(super) Option<[u8; 32]>);
 
-/// Purpose of staging files, as a hash from which their names are derived.
+/// Purpose of staging files (an item, a run's journal, a snapshot), as a hash from which their
+/// names are derived.
 #[derive(Clone)]
 pub(super) struct Purpose(blake3::Hasher);
 
@@ -72,7 +73,8 @@ impl Purpose {
         Self(Whose::default().hasher("icdc trial name 1"))
     }
 
-    /// Names for this purpose that a later run derives as well.
+    /// Both names for this purpose that a later run derives as well: one from the purpose alone,
+    /// and one from the user, too.
     pub(super) fn found_again(&self) -> [Staging; 2] {
         let mut own = self.0.clone();
         own.update(&[0]).update(&file_user().to_le_bytes());
@@ -189,6 +191,7 @@ impl Obstruction {
         holds.then_some(Self { name, stat })
     }
 
+    /// Failure of an item for which this obstruction leaves no staging name.
     fn failure(&self, directory: &Directory) -> Failure {
         let (path, found, user) = (directory.path_of(&self.name), self.stat.kind.described(), self.stat.uid);
         Failure::Final(format!(
@@ -206,7 +209,7 @@ fn cleared_by_root(directory: &Directory, name: &Name) -> bool {
         && directory.remove_file(name).is_ok()
 }
 
-/// The first 8 bytes of a digest.
+/// The first 8 bytes of a digest, as names of staging files have them.
 pub(super) fn short(hash: &blake3::Hash) -> [u8; 8] {
     let mut id = [0; 8];
     id.copy_from_slice(&hash.as_bytes()[..8]);

@@ -38,7 +38,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Longest wait for work when there is no deadline.
 const NO_DEADLINE: Duration = Duration::from_secs(3600);
 
-/// A block that has arrived and is to be written.
+/// A block that has arrived and is to be written to its file or to the output.
 struct Arrival {
     block: Arrived,
     ranges: Vec<(u32, u32)>,
@@ -73,7 +73,8 @@ pub(super) struct Store<'a> {
     ordered: Option<Ordered<'a>>,
 }
 
-/// Handles store jobs until the queue is closed, then makes durable what has arrived.
+/// Body of the thread that writes large files: handles jobs until the queue is closed, then makes
+/// durable what has arrived.
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, names: Channel<NameJob>) {
     let engine = match open_engine(DEPTH, diskless::engine(shared.options.diskless)) {
         Ok(engine) => engine,
@@ -126,6 +127,7 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, names: Channel<N
 }
 
 impl Store<'_> {
+    /// Reports a job to the state machine, and carries out what follows.
     fn handle(&mut self, job: StoreJob) {
         match job {
             StoreJob::Expect { plan, held } => {
@@ -155,6 +157,7 @@ impl Store<'_> {
         }
     }
 
+    /// Carries out one action of the state machine.
     fn act(&mut self, action: Action<Arrival>) {
         match action {
             Action::Open { id } => self.open(id),
@@ -213,10 +216,12 @@ impl Store<'_> {
         }
     }
 
+    /// Whether the item is a stream, whose length is known only at its end.
     fn is_stream(&self, id: EntryId) -> bool {
         self.shared.large_files.length(id) == Some(Length::Stream)
     }
 
+    /// Sets length and metadata of a complete file, and reports the outcome to the state machine.
     fn finish(&mut self, id: EntryId, streamed: Option<Streamed>) {
         let Some(file) = self.files.get_mut(&id) else { return };
         let finished = file.finish(streamed, self.shared.options);
@@ -226,11 +231,14 @@ impl Store<'_> {
         self.machine.on_finished(id, finished.map(|_| ()));
     }
 
+    /// Sends a result to the thread that handles names.
     fn report(&self, job: NameJob) {
         // Where the names have ended, the session has failed.
         let _ = self.names.send(job);
     }
 
+    /// Opens or makes the part file and the journal of a planned file, and reports the outcome to
+    /// the state machine.
     fn open(&mut self, id: EntryId) {
         let Some(plan) = self.plans.remove(&id) else { return };
         let outcome = LargeFile::open(plan, self.shared).map(|(file, opened)| {
@@ -240,6 +248,8 @@ impl Store<'_> {
         self.machine.on_opened(id, outcome);
     }
 
+    /// Begins to write a block to its file; where there is an output, writes it there in its turn
+    /// or keeps it until then.
     fn write(&mut self, id: EntryId, index: u32, arrival: Arrival) {
         let Some(file) = self.files.get(&id) else { return };
         let disk = file.disk_file().clone();
@@ -298,6 +308,7 @@ impl Store<'_> {
         }
     }
 
+    /// Ends the session because a block does not reach the output.
     fn fail_output(&self, why: NotWritten) {
         self.shared.fail(match why {
             NotWritten::Output(error) => SessionError::Cut(format!("standard output: {error}")),
@@ -315,6 +326,7 @@ impl Store<'_> {
         opened.or(planned).unwrap_or_default()
     }
 
+    /// Gives a job to the disk engine, with the purpose by which its completion is handled.
     fn submit(&mut self, id: EntryId, purpose: JobPurpose, job: Job) {
         let tag = self.next_tag;
         self.next_tag += 1;
@@ -322,6 +334,7 @@ impl Store<'_> {
         self.engine.submit(tag, job);
     }
 
+    /// Waits for one completion of the disk engine and handles it.
     fn wait(&mut self) {
         let _busy = self.shared.writing();
         if let Some(completion) = self.engine.wait() {
@@ -329,6 +342,8 @@ impl Store<'_> {
         }
     }
 
+    /// Reports the outcome of a write, sync or read to the state machine, and carries out what
+    /// follows.
     fn completed(&mut self, completion: Completion) {
         let Some((id, purpose)) = self.jobs.remove(&completion.tag) else { return };
         let Some(file) = self.files.get(&id) else { return };

@@ -112,6 +112,8 @@ pub(super) fn finish(shared: &Shared<'_>, sent: &Ended) {
     }
 }
 
+/// Carries out the actions of the session's ending; `flushed` gets the signal of a flush that is
+/// begun.
 fn carry_out(shared: &Shared<'_>, flushed: &mut Option<Ended>) {
     loop {
         let action = shared.ending().poll();
@@ -133,7 +135,7 @@ fn carry_out(shared: &Shared<'_>, flushed: &mut Option<Ended>) {
     }
 }
 
-/// Takes a further connection into use.
+/// Takes a further connection into use: registers it, and starts the thread that receives on it.
 fn add<'scope>(
     shared: &'scope Shared<'scope>,
     scope: &'scope std::thread::Scope<'scope, '_>,

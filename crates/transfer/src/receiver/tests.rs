@@ -60,6 +60,7 @@ impl<'scope> Session<'scope> {
                 tree: &tree,
                 destination: b"copy",
                 asked: None,
+                ends_here: false,
                 listed: None,
                 options: &options,
                 output: None,

@@ -46,10 +46,12 @@ pub(super) struct LockWait<'a> {
 }
 
 impl<'a> LockWait<'a> {
+    /// Wait policy for a lock of this extent, of whose holder the user has not been told.
     pub(super) fn of(shared: &'a Shared<'a>, locked: Locked) -> Self {
         Self { shared, locked, is_reported: Cell::new(false) }
     }
 
+    /// Tells the user and the sender which process is waited for; `None` once it is not any more.
     fn report(&self, running: Option<Running>) {
         (self.shared.events)(Event::of_running(running.as_ref()));
         self.shared.reply(Message::Running(running));

@@ -12,7 +12,7 @@ use icdc_protocol::message::{Choice, TimeStamp};
 /// Name of the file that marks a directory as a cache
 /// (<https://bford.info/cachedir/>, Cache Directory Tagging Specification).
 pub(super) const CACHE_TAG: &[u8] = b"CACHEDIR.TAG";
-/// First bytes of that file.
+/// First bytes of a file [`CACHE_TAG`] that marks its directory as a cache.
 const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
 /// Choice of what is copied: a [`Choice`] with its rules compiled.
@@ -21,7 +21,7 @@ pub(super) struct Chosen {
     choice: Choice,
 }
 
-/// Reason why something that exists at the source is left out on purpose.
+/// Reason why an item that exists at the source is left out of the copy on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     /// A rule excludes the item, and what is beneath it.

@@ -16,7 +16,8 @@ pub(super) struct AskedAbout {
 }
 
 impl AskedAbout {
-    /// The sources of a session with these options.
+    /// The sources of a session with these options; nothing may be asked unless it is a mirror
+    /// without a list of names.
     pub(super) fn of(roots: &[(u32, Root)], options: &SendOptions) -> Self {
         // Of listed names, it is not known which directories are read.
         if options.mirrored == Mirrored::No || options.listed.is_some() {
@@ -25,7 +26,7 @@ impl AskedAbout {
         Self { roots: roots.to_vec(), chosen: Chosen::new(&options.choice).ok() }
     }
 
-    /// The places at which the source has nothing, as bits.
+    /// Places at which the source has nothing, as bits: bit n stands for place number n.
     pub(super) fn gone(&self, places: &[CandidatePlace]) -> u32 {
         let is_gone = |place: &CandidatePlace| self.is_gone(place.source, &place.path).unwrap_or(false);
         places.iter().enumerate().filter(|(_, place)| is_gone(place)).fold(0, |bits, (number, _)| bits | 1 << number)

@@ -39,7 +39,8 @@ const FAREWELL: Span = Span::from_millis(200);
 /// Interval at which a sender that has nothing else to send sends a sign of life.
 const PING: Duration = Duration::from_secs(1);
 
-/// Sending halves of the connections of one session.
+/// Sending halves of a session's connections, which take blocks from one queue; the first also
+/// sends all messages.
 pub(super) struct Connections<'a> {
     pub(super) executor: &'a Executor<'a>,
     account: &'a Account,
@@ -77,10 +78,12 @@ enum Next {
 }
 
 impl Handed {
+    /// Payload bytes that the connection was handed.
     fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Counts the payload of a frame that is about to be passed to the connection's socket.
     fn add(&self, parcel: &Parcel) {
         let length = parcel.payload_length() as u64;
         if matches!(parcel.message, Message::Part(_)) {
@@ -114,7 +117,7 @@ impl<'a> Connections<'a> {
         Self { executor, account, steering, wake, data, parts, bytes_sent, handed, serving, congestion }
     }
 
-    /// Payload bytes handed to the sockets of all connections.
+    /// Payload bytes that were handed to the sockets of all connections; not all need have arrived.
     pub(super) fn bytes_sent(&self) -> u64 {
         self.bytes_sent.load(Ordering::Relaxed)
     }
@@ -156,6 +159,7 @@ impl<'a> Connections<'a> {
         self.tcp_infos().iter().map(|info| info.bytes_acked).sum()
     }
 
+    /// TCP statistics of all connections that are TCP, those that were lost included.
     fn tcp_infos(&self) -> Vec<TcpInfo> {
         let mut infos = self.executor.further.tcp_infos();
         infos.extend(self.executor.link.tcp_info());
@@ -167,7 +171,8 @@ impl<'a> Connections<'a> {
         !self.data.is_empty() || !self.parts.is_empty()
     }
 
-    /// Takes a further connection into use.
+    /// Takes a further connection into use: registers it, tunes its socket, and starts the thread
+    /// that sends on it.
     pub(super) fn add<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, link: FurtherLink) {
         let FurtherLink { number, link: Link { outlet, inlet, control } } = link;
         if !self.executor.with(|machine| machine.on_joined(number)) {
@@ -256,6 +261,8 @@ impl<'a> Connections<'a> {
         }
     }
 
+    /// Sends messages and frames on the first connection until the session is over, then flushes
+    /// it.
     fn serve_first(&self, outlet: &mut dyn Outlet) -> Result<(), LinkError> {
         loop {
             match self.next(0, outlet, &self.wake)? {
@@ -269,6 +276,8 @@ impl<'a> Connections<'a> {
         }
     }
 
+    /// Sends frames on a connection after the first until it has ended or the session is over, then
+    /// flushes it.
     fn serve_further(&self, number: u8, outlet: &mut dyn Outlet) -> Result<(), LinkError> {
         let no_messages = never();
         while let Next::Parcel(parcel) = self.next(number, outlet, &no_messages)? {
@@ -308,6 +317,7 @@ impl<'a> Connections<'a> {
         })
     }
 
+    /// Sends the queued messages on the first connection.
     fn send_messages(&self, outlet: &mut dyn Outlet) -> Result<(), LinkError> {
         while let Some(message) = self.executor.next_message() {
             self.send(0, outlet, self.with_account(message).into())?;
@@ -315,6 +325,8 @@ impl<'a> Connections<'a> {
         Ok(())
     }
 
+    /// Sends a frame on a connection, after its payload was reserved from the quota; a used-up
+    /// quota ends the session.
     fn send(&self, number: u8, outlet: &mut dyn Outlet, parcel: Parcel) -> Result<(), LinkError> {
         let _busy = self.executor.stages.send.busy();
         let length = parcel.payload_length() as u64;

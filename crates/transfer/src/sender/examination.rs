@@ -22,7 +22,7 @@ pub(super) enum Leaf {
     Special(Special),
 }
 
-/// Reason why an item is not copied, and whether that is an error.
+/// Reason why an item is not copied, and whether the user is to see that as an error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotCopied {
     reason: String,

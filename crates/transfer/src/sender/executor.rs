@@ -72,7 +72,7 @@ pub(super) enum ReadJob {
     Compare(Candidates),
 }
 
-/// Location and announced state of the contents of a pending file.
+/// A pending file's location and announced state, by which its contents are read.
 #[derive(Clone)]
 pub(super) struct Contents {
     pub(super) id: EntryId,
@@ -87,7 +87,8 @@ pub(super) struct Contents {
     pub(super) held: Option<Held>,
 }
 
-/// Location of an announced item in the source's file system.
+/// Location of an announced item at the source (directory, name, device), with what is kept of the
+/// item until its outcome is known.
 pub(super) struct Place {
     pub(super) directory: Directory,
     pub(super) name: Name,
@@ -112,6 +113,8 @@ struct Jobs {
 }
 
 impl Jobs {
+    /// Queues a job for the thread that reads from this device; a new device is assigned to a
+    /// thread.
     fn read(&mut self, device: u64, job: ReadJob) {
         let known = self.devices.iter().position(|known| *known == device);
         let number = known.unwrap_or_else(|| {
@@ -122,6 +125,8 @@ impl Jobs {
     }
 }
 
+/// State of a sending session behind the executor's lock: machine, pending items, queues of work,
+/// and outcome.
 struct SessionState {
     machine: Sender,
     /// Locations of the pending items.
@@ -139,7 +144,7 @@ struct SessionState {
     outcome: Option<Result<(), SessionError>>,
 }
 
-/// Work that is left until the lock is released.
+/// Effects of actions that are left until the lock is released, such as events.
 #[derive(Default)]
 struct Outside {
     events: Vec<Event>,
@@ -218,7 +223,7 @@ pub(super) struct Queues {
     pub(super) outgoing: Outgoing,
 }
 
-/// Work for the threads that read files.
+/// Queues of the threads that read files, and of the one that removes items at the source.
 pub(super) struct Work {
     /// Small files that are packed together.
     pub(super) packs: Queue<Vec<EntryId>>,
@@ -302,7 +307,7 @@ impl<'a> Executor<'a> {
         (executor, Queues { work: Work { packs, reads, removals }, outgoing: Outgoing { data, parts, wake } })
     }
 
-    /// Reports the receiver's notices to the user as events.
+    /// Reports the notices that the receiver has sent to the user, as events.
     pub(super) fn tell_noticed(&self) {
         let noticed: Vec<_> = self.lock().noticed.all().collect();
         noticed.into_iter().for_each(|noticed| (self.events)(Event::Noticed(noticed)));
@@ -318,6 +323,8 @@ impl<'a> Executor<'a> {
         self.with_state(|state| event(&mut state.machine))
     }
 
+    /// Passes an event to the locked state, carries out the machine's actions, and after the lock
+    /// is released what they have left.
     fn with_state<T>(&self, event: impl FnOnce(&mut SessionState) -> T) -> T {
         let mut state = self.lock();
         let answer = event(&mut state);
@@ -335,6 +342,8 @@ impl<'a> Executor<'a> {
         answer
     }
 
+    /// Carries out one action of the machine under the lock; what has to wait for its release is
+    /// added to `outside`.
     fn carry_out(&self, state: &mut SessionState, action: Action, outside: &mut Outside) {
         match action {
             Action::Answered => outside.answered = true,
@@ -457,6 +466,8 @@ impl<'a> Executor<'a> {
         self.with(|machine| machine.on_connection_ended(connection));
     }
 
+    /// Does what was left until the lock was released: reports events, shuts lost connections, ends
+    /// all waiting once the session is over.
     fn finish(&self, outside: Outside) {
         if outside.answered
             && let Some(tuned) = &self.tuned
@@ -472,12 +483,13 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Takes parts of a list of names from now on.
+    /// Has the parts of a list of names, which the other end sends, taken by `answers` from now on.
     pub(super) fn expect_names(&self, answers: ListAnswers) {
         let _ = self.list_answers.set(answers);
     }
 
-    /// Handles a part of a list of names.
+    /// Handles a part of a list of names that the other end has sent; one that was not asked for
+    /// ends the session.
     pub(super) fn on_names(&self, part: ListedNames) {
         let unasked = || SessionError::Protocol("listed names came that were not asked for".into());
         let taken = self.list_answers.get().ok_or_else(unasked).and_then(|answers| answers.take(part));
@@ -576,7 +588,7 @@ impl<'a> Executor<'a> {
         })
     }
 
-    /// Takes what was kept for the end.
+    /// Takes the items and directories that were kept to be removed after everything else.
     pub(super) fn take_last(&self) -> Vec<Last> {
         self.lock().removals.take_last()
     }
@@ -597,7 +609,7 @@ impl<'a> Executor<'a> {
         self.lock().machine.item(id).is_some()
     }
 
-    /// Gives up an item that cannot be read.
+    /// Gives up an announced item that cannot be read, for this reason; the receiver learns of it.
     pub(super) fn give_up(&self, id: EntryId, given_up: GivenUp) {
         self.with(|machine| machine.on_unreadable(clock::now(), id, given_up));
     }
@@ -632,7 +644,8 @@ impl<'a> Executor<'a> {
         self.peer.store(features.bits(), Ordering::Relaxed);
     }
 
-    /// Place that the receiver has given the source; `None` while it is unknown.
+    /// Whether the only source, a directory, became the destination or went into it, as the
+    /// receiver has told; `None` while that is unknown.
     pub(super) fn placed(&self) -> Option<message::Place> {
         self.placed.get().copied()
     }
@@ -650,6 +663,8 @@ impl<'a> Executor<'a> {
         self.counts().to_send().map_or(ByteCount::MAX, |all| all - ByteCount::new(aside))
     }
 
+    /// Puts a frame into a queue for the sockets, and waits for room there; `None` when the session
+    /// is over.
     fn queue(&self, queue: &Channel<Parcel>, parcel: Parcel) -> Option<()> {
         select! {
             send(queue, parcel) -> sent => sent.ok(),
@@ -672,6 +687,7 @@ impl<'a> Executor<'a> {
         1 + self.further.count()
     }
 
+    /// Counts of the session's items and bytes so far.
     pub(super) fn counts(&self) -> Counts {
         *self.lock().machine.counts()
     }
@@ -738,6 +754,7 @@ impl<'a> Executor<'a> {
     }
 }
 
+/// Time left until the machine's next deadline; `None` if it has none.
 fn until_deadline(machine: &Sender) -> Option<Span> {
     machine.next_deadline().map(|deadline| deadline - clock::now())
 }
@@ -763,6 +780,8 @@ fn remove_at_end(state: &mut SessionState, id: EntryId, path: Vec<u8>) {
     }
 }
 
+/// Location and announced state of a file's contents; `None` if it is not pending, or no file of
+/// its own.
 fn contents(state: &SessionState, id: EntryId) -> Option<Contents> {
     let EntryKind::File { size, version, sparse, .. } = state.machine.item(id)?.entry.kind else {
         return None;
@@ -772,7 +791,8 @@ fn contents(state: &SessionState, id: EntryId) -> Option<Contents> {
     Some(Contents { id, directory, name, size, version, sparse, held })
 }
 
-/// Tells the outcome of an item of followed sources; returns the event for one that became durable.
+/// Reports the outcome of a followed item to the queue, for the watch thread; returns the event for
+/// the user if it became durable.
 fn end_followed(queue: &Followed, item: Settled, path: &[u8], bytes: ByteCount, fate: &Fate) -> Option<Event> {
     let lag = clock::now() - item.since;
     match fate {
@@ -804,6 +824,8 @@ fn settled(path: &[u8], bytes: u64, fate: Fate) -> Option<Event> {
     Some(Event::Item { path, bytes, digest, outcome, reason })
 }
 
+/// Digest of a file in hex, if it is the BLAKE3 of its contents; `None` for that of a sparse file's
+/// map.
 fn blake3_text(digest: Option<FileDigest>) -> Option<String> {
     match digest? {
         FileDigest::Blake3(digest) => Some(digest_text(&digest)),
@@ -811,6 +833,7 @@ fn blake3_text(digest: Option<FileDigest>) -> Option<String> {
     }
 }
 
+/// Event for an item that has failed, for this reason.
 fn failed(path: &[u8], reason: String) -> Event {
     let path = path_text(path);
     Event::Item { path, bytes: 0, digest: None, outcome: Outcome::Failed, reason: Some(reason) }

@@ -88,6 +88,8 @@ pub(super) struct Hashing {
     state: Mutex<State>,
 }
 
+/// Progress of one file's hashing, behind a lock: its digest so far, steps that are done, and its
+/// end.
 struct State {
     digest: DigestState,
     /// Number of leading blocks whose digests have entered the file's digest.
@@ -102,6 +104,7 @@ struct State {
     end: Option<(u32, Result<(), GivenUp>)>,
 }
 
+/// Digest of a file that is being built from the digests of its blocks.
 enum DigestState {
     /// BLAKE3 root over the digests of all blocks.
     Root(RootHasher),
@@ -109,7 +112,7 @@ enum DigestState {
     Map(Vec<(u32, Digest)>),
 }
 
-/// Handles steps until the channel is closed or the session ends.
+/// Body of a hashing thread: handles steps until the channel is closed or the session ends.
 pub(super) fn run(executor: &Executor<'_>, steps: &Queue<Step>) {
     for step in steps {
         if take(executor, step).is_none() {
@@ -152,7 +155,7 @@ fn take(executor: &Executor<'_>, step: Step) -> Option<()> {
     }
 }
 
-/// Frame for a block of `length` bytes.
+/// Frame that sends a block of `length` bytes: what `extent` names of it.
 fn frame(executor: &Executor<'_>, header: BlockHeader, extent: Extent, (mut block, length): (Block, usize)) -> Parcel {
     match extent {
         Extent::Data(ranges) if !ranges.is_empty() => {
@@ -210,12 +213,13 @@ impl Hashing {
         self.size.store(size, Ordering::Relaxed);
     }
 
-    /// Sets length and time of a stream, before its end is.
+    /// Sets length and modification time of a stream, before its end is handed on.
     pub(super) fn set_streamed(&self, streamed: Streamed) {
         self.set_size(streamed.size);
         let _ = self.streamed.set(streamed);
     }
 
+    /// Size of the file in bytes; of a stream that has not ended, the most that it may have.
     fn size(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
     }
@@ -229,7 +233,8 @@ impl Hashing {
         !has_failed
     }
 
-    /// The last step of the file, by which reading it ends so; `None` if it has failed before.
+    /// Makes the last step of the file, with the outcome of reading it; `None` if reading it had
+    /// failed before.
     pub(super) fn end(self: Arc<Self>, outcome: Result<(), GivenUp>) -> Option<Step> {
         let steps = self.handed.load(Ordering::Relaxed);
         let had_failed = self.failed.swap(outcome.is_err(), Ordering::Relaxed);
@@ -279,6 +284,8 @@ impl Hashing {
 }
 
 impl State {
+    /// Adds the digest of a block to the file's digest, once those before it are there; `None` is a
+    /// hole that is not hashed.
     fn note(&mut self, index: u32, value: Option<Digest>) {
         self.early.insert(index, value);
         while let Some(value) = self.early.remove(&self.next) {
@@ -291,6 +298,7 @@ impl State {
         }
     }
 
+    /// Digest of a file of `size` bytes, all of whose blocks were added.
     fn finish(&mut self, size: u64) -> FileDigest {
         match std::mem::replace(&mut self.digest, DigestState::Map(Vec::new())) {
             DigestState::Root(mut hasher) => {

@@ -30,7 +30,7 @@ impl Input {
         Self { file: Arc::new(file), mode: NEW_FILE & !umask() }
     }
 
-    /// The stream as it is announced.
+    /// The stream in the form in which it is announced to the receiver.
     pub(super) fn found(&self) -> Found {
         let begun = clock::file_time();
         Found {

@@ -10,7 +10,8 @@ use super::executor::Executor;
 use super::steering::Steering;
 use crate::clock;
 
-/// Passes the receiver's messages on until nothing more arrives.
+/// Body of the thread that receives: passes the receiver's messages to the machine until nothing
+/// more arrives.
 pub(super) fn run(executor: &Executor<'_>, steering: &Steering<'_>, mut inlet: Box<dyn Inlet>) {
     // The receiver has no payloads to send: a frame with one finds no block.
     let pool = BlockPool::without_blocks();

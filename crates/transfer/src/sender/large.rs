@@ -65,6 +65,8 @@ struct Announced {
     version: [u8; 16],
 }
 
+/// State of a thread that reads large files: disk engine, steps in file order, and files that are
+/// compared.
 struct Reader<'a> {
     executor: &'a Executor<'a>,
     hashers: &'a Channel<Step>,
@@ -96,7 +98,7 @@ struct Described<'a> {
     holes: Option<&'a mut Vec<u32>>,
 }
 
-/// A file that is being read.
+/// Large file that is being read: its digest so far, its holes, and the next block.
 struct Reading {
     id: EntryId,
     announced: Announced,
@@ -170,6 +172,7 @@ pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>
 }
 
 impl Reader<'_> {
+    /// Reads all blocks of a file but those that the receiver holds (`held`).
     fn read_file(&mut self, id: EntryId, held: Option<BlockMap>) -> Result<(), Over> {
         let Some(contents) = self.executor.contents(id) else { return Ok(()) };
         match open(&contents, self.executor.buffered) {
@@ -212,6 +215,8 @@ impl Reader<'_> {
         if version(&stat) == contents.version { self.executor.digests.of(&stat) } else { None }
     }
 
+    /// Reads a file from where it stands to its end, and has checked that it is as it was
+    /// announced.
     fn read_all(&mut self, mut reading: Reading) -> Result<(), Over> {
         let end = block_count(reading.announced.size);
         if self.read_blocks(&mut reading, end, Described::default())? {
@@ -287,6 +292,7 @@ impl Reader<'_> {
         Ok(true)
     }
 
+    /// Reads one block of a file once more, for a retransmission.
     fn read_again(&mut self, id: EntryId, index: u32) -> Result<(), Over> {
         let Some(contents) = self.executor.contents(id) else { return Ok(()) };
         match open(&contents, self.executor.buffered) {
@@ -298,6 +304,7 @@ impl Reader<'_> {
         }
     }
 
+    /// Queues a step behind those before it in file order, and hands on those that are ready.
     fn push(&mut self, queued: Queued) -> Result<(), Over> {
         self.queue.push_back(queued);
         // A long run of holes or held blocks must not pile up behind one slow read.
@@ -307,6 +314,8 @@ impl Reader<'_> {
         self.forward()
     }
 
+    /// Begins to read the block `index`, and waits for the engine and for a free block of memory
+    /// before.
     fn submit(&mut self, index: u32, step: Pending) -> Result<(), Over> {
         let (Pending::Data { announced, .. } | Pending::Again { announced, .. }) = &step;
         let (file, length) = (announced.file.clone(), block_length(announced.size, index));
@@ -328,6 +337,7 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Waits until all reads in flight have completed and all steps are handed on.
     fn drain(&mut self) -> Result<(), Over> {
         while !self.queue.is_empty() {
             self.advance()?;
@@ -374,6 +384,7 @@ impl Reader<'_> {
         self.forward()
     }
 
+    /// Hands on the steps at the head of the queue whose reads have completed.
     fn forward(&mut self) -> Result<(), Over> {
         while let Some(front) = self.queue.pop_front() {
             let step = match front {
@@ -413,6 +424,7 @@ impl Reading {
     }
 }
 
+/// Opens a file to be read; gives it up if it is not in the version that was announced.
 fn open(contents: &Contents, buffered: bool) -> Result<Announced, GivenUp> {
     let (file, stat) =
         contents.directory.open_file(&contents.name).map_err(|error| unopened(&error, || is_another(contents)))?;
@@ -444,6 +456,7 @@ struct DataMap {
 }
 
 impl DataMap {
+    /// Data ranges of a file of `size` bytes; `None` if the file system does not tell them.
     fn of(file: &DiskFile, size: u64) -> Option<Self> {
         let ranges: Vec<(u64, u64)> = sparse::data_ranges(file.as_file(), size).collect::<Result<_, _>>().ok()?;
         let total = ranges.iter().map(|(_, length)| length).sum();

@@ -8,7 +8,8 @@ use icdc_protocol::limits::PART_SIZE;
 use icdc_protocol::message::{Message, Part};
 use icdc_rate::controller::Form;
 
-/// Form of a parcel's payload.
+/// Whether a frame can be divided into parts: only one with a whole block that is longer than a
+/// part.
 pub(super) fn form(parcel: &Parcel) -> Form {
     match parcel {
         Parcel { message: Message::Block(header), payload: Some(Payload::Own(_, length)) }

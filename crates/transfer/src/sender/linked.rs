@@ -11,7 +11,7 @@ use icdc_protocol::digest::first_name;
 use icdc_protocol::limits::MAX_LINKED;
 use icdc_protocol::message::{Digest, EntryId};
 
-/// Role of a name among those of its file.
+/// Role of a name among the names (hard links) of its file, which decides how it is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameOf {
     /// A file with no other name.
@@ -24,7 +24,7 @@ pub(super) enum NameOf {
     OneTooMany,
 }
 
-/// Index of the announced files with several names (hard links).
+/// Index of the files with several names (hard links) whose first name was announced.
 pub(super) struct Linked {
     /// First announced name of each file: its entry id, and the digest of the name.
     first: HashMap<Incarnation, (EntryId, Digest)>,

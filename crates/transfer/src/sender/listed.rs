@@ -78,6 +78,8 @@ pub(super) struct Listed<'a> {
     last: Option<Vec<u8>>,
 }
 
+/// Origin of the names of a list that are not known yet: none, a list in this process, or another
+/// end.
 enum Source<'a> {
     /// All names are known.
     Given,
@@ -90,6 +92,7 @@ enum Source<'a> {
 }
 
 impl<'a> Listed<'a> {
+    /// The names of a list, of which none was fetched yet.
     pub(super) fn new(source: ListSource<'a>) -> Self {
         let names = match source {
             ListSource::Own(list) => Source::Own(list.names()),

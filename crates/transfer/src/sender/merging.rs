@@ -30,12 +30,14 @@ pub(super) struct Merging {
 }
 
 impl Merging {
+    /// Index that compares names only if several sources are copied into one directory and may have
+    /// equal names there.
     pub(super) fn of(roots: &[(u32, Root)]) -> Self {
         let merges = roots.len() > 1 && roots.iter().any(|(_, root)| root.name.is_none());
         Self { seen: merges.then(HashSet::new), ..Self::default() }
     }
 
-    /// Begins a source, to which the following items belong.
+    /// Begins a source, to which the items that follow belong.
     pub(super) fn enter(&mut self, root: &Root) {
         self.prefix = root.above_transfer_root();
     }
@@ -54,8 +56,8 @@ impl Merging {
         (self.equal <= REPORTED).then(|| Problem { path: path.to_vec(), reason, error: false })
     }
 
-    /// Reason for which a move leaves an item at its source: it would replace one of an earlier
-    /// source that is removed there, or that cannot be told. `None` if there is none.
+    /// Reason why a move leaves an item at the source: at the destination it would replace one of
+    /// an earlier source, or that cannot be told. `None` if it may be moved.
     pub(super) fn obstacle(&mut self, path: &[u8]) -> Option<&'static str> {
         let seen = self.seen.as_mut()?;
         if seen.len() >= MOST_NAMES {

@@ -97,7 +97,7 @@ use crate::stages::TICK;
 /// one more, however slowly; a device after the first has as many more as it reads at a time.
 const POOL_BLOCKS: usize = 26;
 
-/// Checks that the rules of a choice can be compiled.
+/// Checks the include and exclude rules of a copy: each pattern must be valid.
 ///
 /// # Errors
 /// The pattern that is none.
@@ -157,6 +157,8 @@ pub fn run(
     sent
 }
 
+/// Runs a sending session on its confined thread: makes its state and threads, and waits for its
+/// end.
 fn send(
     first: SendingLink,
     joining: Joining<'_>,

@@ -20,7 +20,7 @@ const OPEN: &str = "was copied, and a program has it open for writing at the sou
 /// Reason why an item stays that cannot be kept for the end.
 pub(super) const TOO_MANY: &str = "was copied, and stays at the source: too many files with several names wait to be removed; run the same command again";
 
-/// Work for the thread that removes items.
+/// Work for the thread that removes moved items at the source.
 pub(super) enum RemovalJob {
     /// Removes an item that the receiver has published.
     Item(EntryId),
@@ -44,7 +44,8 @@ pub(super) struct Leaving {
     pub(super) is_inner: bool,
 }
 
-/// An item that is removed after everything else.
+/// An item that is removed at the source after everything else, as its removal changes what others
+/// need.
 pub(super) struct Last {
     /// Path of the item from the source's parent.
     pub(super) path: Vec<u8>,
@@ -67,6 +68,7 @@ impl Removals {
         Self { jobs: Some(jobs), ..Self::default() }
     }
 
+    /// Queues a job for the thread that removes; does nothing once the queue is closed.
     pub(super) fn queue(&self, job: RemovalJob) {
         if let Some(jobs) = &self.jobs {
             let _ = jobs.send(job);
@@ -78,6 +80,7 @@ impl Removals {
         self.jobs = None;
     }
 
+    /// Whether nothing more is removed, because the session is over.
     pub(super) fn is_closed(&self) -> bool {
         self.jobs.is_none()
     }
@@ -96,18 +99,20 @@ impl Removals {
         !self.last.is_empty()
     }
 
+    /// Takes the items and directories that were kept for the end.
     pub(super) fn take_last(&mut self) -> Vec<Last> {
         std::mem::take(&mut self.last)
     }
 }
 
 impl Leaving {
-    /// Removes the item, which is no directory, from its directory.
+    /// Removes the item, which is no directory, from its directory, unless it has changed since it
+    /// was announced.
     pub(super) fn remove_from(&self, directory: &Directory) -> Removed {
         self.remove_version(directory, &self.stat)
     }
 
-    /// Removes the item if it is in this version.
+    /// Removes the item if it is in this version and no program has it open for writing.
     fn remove_version(&self, directory: &Directory, version: &Stat) -> Removed {
         match directory.stat(&self.name) {
             Ok(found) if found.same_version(version) => match self.is_being_written(directory, version) {
@@ -126,6 +131,8 @@ impl Leaving {
             && directory.open_file(&self.name).is_ok_and(|(file, _)| has_writers(&file) == Some(true))
     }
 
+    /// Removes the item's name from the directory by `remove`; a directory that is moved itself
+    /// keeps its modification time.
     fn in_directory(
         &self,
         directory: &Directory,
@@ -196,7 +203,8 @@ pub(super) fn remove_last(last: Vec<Last>, mut report: impl FnMut(Vec<u8>, bool,
     }
 }
 
-/// Result of removing a name.
+/// Result, for the machine, of removing a name: one that is missing, or a directory that is not
+/// empty, stays without a failure.
 fn removed(outcome: Result<(), TreeError>) -> Removed {
     match outcome {
         Ok(()) => Removed::Gone,

@@ -35,6 +35,8 @@ impl AnnouncedOwners {
         told
     }
 
+    /// Adds the name of an owner to the messages `told`, unless the owner was handled before, has
+    /// no name here, or too many were told.
     fn note(&mut self, named: Named, told: &mut Vec<OwnerNames>) {
         let (seen, id) = match named {
             Named::User(id) => (&mut self.users, id),

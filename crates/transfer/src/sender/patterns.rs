@@ -55,6 +55,8 @@ fn matched(tree: &Tree, path: &[u8], compared: &mut usize) -> Result<Vec<Vec<u8>
     Ok(reached)
 }
 
+/// Opens the directory at a path, which is empty for the one that relative paths begin at; `None`
+/// if it cannot be opened.
 fn directory(tree: &Tree, path: &[u8]) -> Option<Directory> {
     tree.resolve(if path.is_empty() { b"." } else { path }).and_then(|located| located.open_directory()).ok()
 }
@@ -65,6 +67,7 @@ fn exists(tree: &Tree, path: &[u8]) -> bool {
         .is_ok_and(|located| located.stat.is_some() && (!located.trailing_slash || located.open_directory().is_ok()))
 }
 
+/// Message for the user that a pattern matches too much, or has to be compared with too much.
 fn too_much(path: &[u8], what: &str) -> String {
     let shown = path.escape_ascii();
     format!("{shown}: {what}; name the directory, and choose by --include and --exclude or by --files-from")

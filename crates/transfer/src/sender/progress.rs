@@ -24,10 +24,13 @@ pub(super) struct Progress {
 }
 
 impl Progress {
+    /// Generator for a run that began at `start`; by `now`, `delivered` bytes have reached the
+    /// receiver's host.
     pub(super) fn new(start: Time, now: Time, delivered: ByteCount) -> Self {
         Self { start, last: now, delivered, last_totals: (0, 0, false), counts: Counts::default() }
     }
 
+    /// Emits a progress event if the interval since the last one is over.
     pub(super) fn report(
         &mut self,
         now: Time,
@@ -41,6 +44,7 @@ impl Progress {
         }
     }
 
+    /// Emits a progress event now, and one of the scan's totals if they have changed.
     pub(super) fn report_last(
         &mut self,
         now: Time,

@@ -9,7 +9,8 @@ use super::executor::Executor;
 use super::moved::{Last, RemovalJob, remove_last};
 use crate::clock;
 
-/// Removes items until the queue is closed or the session ends.
+/// Body of the thread that removes moved items at the source, until the queue is closed or the
+/// session ends.
 pub(super) fn run(executor: &Executor<'_>, queue: &Queue<RemovalJob>) {
     for job in queue {
         match job {

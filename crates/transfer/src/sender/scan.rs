@@ -97,7 +97,7 @@ struct Moving {
     root: Option<(Directory, Option<Name>)>,
 }
 
-/// A directory being walked.
+/// Directory that the scan is walking, with its entries that are yet to be visited.
 struct Level {
     directory: Directory,
     entered: Entered,
@@ -108,6 +108,8 @@ struct Level {
 }
 
 impl<'a> Scan<'a> {
+    /// Scan of a session with these options; with a `selection` or a list it announces only the
+    /// items of that.
     pub(super) fn new(
         executor: &'a Executor<'a>,
         options: &SendOptions,
@@ -230,8 +232,8 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
-    /// Announces an entry of the last of `levels`, which is not empty; of a directory, becomes the
-    /// last of them. `None` when the session is over.
+    /// Announces an entry of the directory that is last in `levels`; an entry that is a directory
+    /// is added to `levels`, to be walked next. `None` when the session is over.
     fn visit_child(&mut self, levels: &mut Vec<Level>, child: Named) -> Option<()> {
         let Some(level) = levels.last() else { return Some(()) };
         let Named { name: raw, hint, extent } = child;
@@ -293,8 +295,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Enters a directory, which is announced at once, or with the first item in it that is none.
-    /// `None` when the session is over.
+    /// Enters a directory: adds it to `levels`, and announces it at once, or later with the first
+    /// item in it that is no directory. `None` when the session is over.
     fn push_level(
         &mut self,
         levels: &mut Vec<Level>,
@@ -368,10 +370,14 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
+    /// Reports that the item at `path` cannot be copied, which is an error. `None` when the session
+    /// is over.
     fn fail(&mut self, path: Vec<u8>, reason: String) -> Option<()> {
         self.report(Problem { path, reason, error: true })
     }
 
+    /// Reports that the item at `path` is left out, which is no error. `None` when the session is
+    /// over.
     fn leave_out(&mut self, path: Vec<u8>, reason: String) -> Option<()> {
         self.report(Problem { path, reason, error: false })
     }

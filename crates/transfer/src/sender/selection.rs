@@ -13,7 +13,8 @@ use icdc_protocol::message::{Digest, EntryId};
 
 use crate::rate_share::RateShare;
 
-/// A selection of items that one of several runs copies, and a record of which were published.
+/// Explicit list of items, in scan order, that one of several runs (a shard of a plan) copies, with
+/// the digests of those that were published.
 #[derive(Debug)]
 pub struct Selection {
     id: Digest,
@@ -22,7 +23,7 @@ pub struct Selection {
     digests: Mutex<Vec<Option<Digest>>>,
 }
 
-/// One item of a selection.
+/// One item of a selection: its source, path, and state when it was selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selected {
     /// Index of the item's source, in the order of the command line.
@@ -108,7 +109,7 @@ impl Selection {
         }
     }
 
-    /// Index range of the items of a source.
+    /// Range of the positions in [`items`](Self::items) that belong to this source.
     pub(super) fn of_source(&self, source: u32) -> Range<usize> {
         let bound = |least| self.items.partition_point(|item| item.source < least);
         bound(source)..bound(source.saturating_add(1))

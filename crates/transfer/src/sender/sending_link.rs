@@ -11,7 +11,7 @@ use icdc_tcp::congestion::BundleNumber;
 use icdc_tcp::{CongestionError, Privileges};
 use icdc_tuning::Tuned;
 
-/// A data connection to send on, with how its socket is tuned; `None` for a link that is not TCP.
+/// First connection of a sending session, ready to send, with the tuning of its socket.
 pub struct SendingLink {
     /// The connection.
     pub link: Link,

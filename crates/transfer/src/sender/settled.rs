@@ -24,7 +24,7 @@ const SESSION: u64 = 1 << 18;
 /// Most directories of a session that are kept, to be announced anew after a cut.
 const MOST_DIRECTORIES: usize = 1 << 16;
 
-/// An item that has settled.
+/// Item of followed sources that has settled, in the version that is announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
     pub(crate) place: Place,
@@ -35,7 +35,7 @@ pub(crate) struct Settled {
     pub(crate) version: u64,
 }
 
-/// Next step of a session.
+/// Next step of a session that announces what settles.
 pub(crate) enum Next {
     /// Announce these items of the tree of this number, each with its path as lists name it, in the order of a scan.
     Announce(u32, Vec<(Vec<u8>, Settled)>),
@@ -58,7 +58,8 @@ pub(crate) enum Told {
     DirectoriesLost,
 }
 
-/// Queue of settled items, which outlives sessions.
+/// Queue of settled items from the thread that watches followed sources to the sessions that
+/// announce them, with their news back; it outlives sessions.
 pub(crate) struct Queue {
     state: Mutex<State>,
     /// Wakes the session.
@@ -68,6 +69,8 @@ pub(crate) struct Queue {
     wake: OwnedFd,
 }
 
+/// Items in the queue, those that a session has taken, and news for the watch thread, behind the
+/// queue's lock.
 #[derive(Default)]
 struct State {
     ready: VecDeque<Settled>,
@@ -90,6 +93,7 @@ struct State {
 }
 
 impl Queue {
+    /// An empty queue; an error if no descriptor can be had for waking the watch thread.
     pub(crate) fn new() -> io::Result<Self> {
         let (bell, heard) = bounded(1);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -98,13 +102,13 @@ impl Queue {
 
     // The watch thread.
 
-    /// Adds an item that has settled.
+    /// Adds an item that has settled, for the session to announce.
     pub(crate) fn add(&self, settled: Settled) {
         self.state().ready.push_back(settled);
         let _ = self.bell.try_send(());
     }
 
-    /// Whether so many items wait that a walk is to pause.
+    /// Whether too many items wait for a session, so that a walk is to pause.
     pub(crate) fn is_full(&self) -> bool {
         self.state().ready.len() >= MOST_READY
     }
@@ -115,20 +119,21 @@ impl Queue {
         state.ready.is_empty() && state.taken == 0
     }
 
-    /// Takes what sessions have told.
+    /// Takes the news of sessions about items, for the watch thread.
     pub(crate) fn take_told(&self) -> Vec<Told> {
         let mut number = [0; 8];
         let _ = rustix::io::read(&self.wake, &mut number);
         std::mem::take(&mut self.state().told)
     }
 
-    /// Nothing more is added.
+    /// Handles that nothing more is added: the scan of the session ends when the queue is empty.
     pub(crate) fn end(&self) {
         self.state().is_last = true;
         let _ = self.bell.try_send(());
     }
 
-    /// The following cannot go on.
+    /// Handles that the following cannot go on, for this reason: the session fails with it, and the
+    /// watch thread ends.
     pub(crate) fn fail(&self, reason: String) {
         {
             let mut state = self.state();
@@ -147,11 +152,13 @@ impl Queue {
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
+    /// Has the watch thread end, at the end of the run.
     pub(crate) fn stop(&self) {
         self.state().stops = true;
         self.wake();
     }
 
+    /// Whether nothing more is added, and every item is durable or has failed.
     pub(crate) fn is_through(&self) -> bool {
         let state = self.state();
         state.is_last && state.ready.is_empty() && state.taken == 0
@@ -159,7 +166,7 @@ impl Queue {
 
     // Sessions.
 
-    /// Begins a session.
+    /// Begins a session: what is counted and kept of one session is reset.
     pub(crate) fn begin_session(&self) {
         let mut state = self.state();
         (state.given, state.has_lost_directories) = (0, false);
@@ -182,6 +189,7 @@ impl Queue {
         }
     }
 
+    /// Next step of the session, without waiting for one; `None` if there is nothing to do yet.
     fn take(&self) -> Result<Option<Next>, String> {
         let mut state = self.state();
         if let Some(first) = state.ready.front() {
@@ -212,21 +220,25 @@ impl Queue {
         Ok((state.is_last || is_long).then_some(Next::End))
     }
 
-    /// Handles that an item is durable, or need not travel.
+    /// Handles that an announced item is durable at the receiver, or need not travel.
     pub(crate) fn durable(&self) {
         self.tell(Told::Durable);
     }
 
-    /// Handles that an item was changed while it was read.
+    /// Handles that an announced item was changed while it was read: the watch thread has it settle
+    /// again.
     pub(crate) fn changed(&self, settled: Settled) {
         self.tell(Told::Changed(settled));
     }
 
-    /// Handles that an item has failed.
+    /// Handles that an announced item has failed: it is tried again when it changes or the tree is
+    /// walked.
     pub(crate) fn failed(&self, settled: Settled) {
         self.tell(Told::Failed(settled));
     }
 
+    /// Passes news of an item to the watch thread; of durable items only when no other is under
+    /// way.
     fn tell(&self, told: Told) {
         {
             let mut state = self.state();
@@ -241,7 +253,7 @@ impl Queue {
         self.wake();
     }
 
-    /// Keeps a directory that was announced, for the case of a cut.
+    /// Keeps a directory that was announced, to be announced anew if the session is cut.
     pub(crate) fn directory_announced(&self, settled: Settled) {
         let mut state = self.state();
         state.taken = state.taken.saturating_sub(1);
@@ -262,12 +274,13 @@ impl Queue {
         self.state().carried.add(counts);
     }
 
-    /// Takes what such sessions have counted.
+    /// Takes the counts of sessions that have ended before their work was done.
     pub(crate) fn take_carried(&self) -> Counts {
         std::mem::take(&mut self.state().carried)
     }
 
-    /// Ends a session before its work was done, which had not made these items durable.
+    /// Returns to the queue, for the next session, the items that a session which ended early had
+    /// not made durable, and the directories that it had announced.
     pub(crate) fn give_back(&self, undone: Vec<Settled>) {
         {
             let mut state = self.state();
@@ -283,6 +296,7 @@ impl Queue {
         self.wake();
     }
 
+    /// Locks the contents of the queue.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic while settled items are passed on")
     }

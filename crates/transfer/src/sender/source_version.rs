@@ -25,8 +25,8 @@ pub(super) fn is_another(contents: &Contents) -> bool {
     contents.directory.stat(&contents.name).is_ok_and(|stat| version(&stat) != contents.version)
 }
 
-/// Version of a file whose contents were read, with a digest of them: a change need not show
-/// otherwise.
+/// Version of a file whose contents were read before it was announced: a digest of attributes and
+/// contents, as its attributes alone need not show a change.
 pub(super) fn held_version(stat: &Stat, contents: &[u8]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new_derive_key("icdc contents version 1");
     hasher.update(&version(stat)).update(contents);

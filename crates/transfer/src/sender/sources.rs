@@ -35,7 +35,8 @@ const DESCRIPTOR: &str = ": standard input and <(COMMAND) are open files of this
 /// Reason for not copying what is listed below a source.
 const NOT_ABOVE: &str = ": is no directory, and the names of --files-from are below one";
 
-/// A source, found and classified.
+/// A source that was found: its kind, its directory, and its name in that; no name if the contents
+/// of the directory are copied.
 #[derive(Clone)]
 pub(crate) struct Root {
     pub(crate) source: Source,
@@ -53,7 +54,8 @@ impl Root {
     }
 }
 
-/// The sources of a run.
+/// The sources of a run as they were found, with what limits them (a selection, a list of names)
+/// and what takes a receipt.
 #[derive(Default)]
 pub struct Sources {
     /// Id of the job for this host and these sources, see
@@ -85,7 +87,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// A stream as the only source.
+    /// A stream, such as standard input, as the only source.
     #[must_use]
     pub fn stream(input: Input) -> Self {
         let job = *blake3::Hasher::new_derive_key("icdc job of a stream 1").finalize().as_bytes();
@@ -93,8 +95,9 @@ impl Sources {
         Self { job, named, input: Some(input), needs: Features::STREAMS, ..Self::default() }
     }
 
-    /// Limits the sources to `selection`. Such a run is recognized again on every host that has the
-    /// same selection.
+    /// Limits the sources to the items that `selection` lists, the part that this run of several
+    /// copies; `None` leaves all. Its id replaces the job's, so that an interrupted run is
+    /// recognized on every host that has the selection.
     #[must_use]
     pub fn selected(mut self, selection: Option<Arc<Selection>>) -> Self {
         if let Some(selection) = &selection {
@@ -107,19 +110,20 @@ impl Sources {
         self
     }
 
-    /// Limits the sources to the names of a list in this process.
+    /// Limits the sources to the names of a list in this process; `None` leaves all.
     #[must_use]
     pub fn listed(self, list: Option<NameList>) -> Self {
         Self { listed: list.map(ListSource::Own), ..self }
     }
 
-    /// Limits the sources to the names of a list at another end, which is not the receiver.
+    /// Limits the sources to the names of a list at another end, which is not the receiver; `None`
+    /// leaves all.
     #[must_use]
     pub fn asked_for(self, list: Option<AskedList<'static>>) -> Self {
         Self { listed: list.map(ListSource::Asked), ..self }
     }
 
-    /// Has the receiver give a receipt, which this takes.
+    /// Requests a receipt from the receiver, which `receipt` takes; `None` requests none.
     #[must_use]
     pub fn with_receipt(self, receipt: Option<Arc<dyn ReceiptSink>>) -> Self {
         Self { receipt, ..self }
@@ -177,7 +181,8 @@ impl Sources {
     }
 }
 
-/// Finds and classifies the sources `paths` beneath `tree`.
+/// Finds and classifies the sources `paths` beneath `tree`; one that is missing becomes a problem
+/// that the session reports.
 pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
     let mut job = blake3::Hasher::new_derive_key("icdc job 1");
     job.update(&host());
@@ -263,6 +268,7 @@ fn is_descriptor(directory: &Directory, name: &Name) -> bool {
     directory.read_link(name).is_ok_and(|target| tables.iter().any(|table| target.starts_with(table)))
 }
 
+/// Finds one source; `beside` remembers the directory of the one before, which is not opened again.
 fn find_one(tree: &Tree, path: &[u8], beside: &mut Option<(Vec<u8>, Directory)>) -> Result<Root, TreeError> {
     let located = tree.resolve_beside(path, beside)?;
     let Some(name) = located.name.clone() else {
@@ -288,6 +294,8 @@ fn find_one(tree: &Tree, path: &[u8], beside: &mut Option<(Vec<u8>, Directory)>)
     Ok(Root { source, directory: located.directory, name: Some(name), stat })
 }
 
+/// Adds a source to the digest of the job, by which an interrupted run of the same sources is
+/// recognized.
 fn identify(job: &mut blake3::Hasher, root: &Root) {
     // The directory by its inode: the same sources are known again however their path is written.
     let place = root.directory.own_stat().map_or((0, 0), |stat| (stat.dev, stat.ino));

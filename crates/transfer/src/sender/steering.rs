@@ -114,10 +114,13 @@ impl<'a> Steering<'a> {
         next
     }
 
+    /// Lock that has the controller's actions carried out in the order in which it has decided
+    /// them.
     fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().expect(NO_PANIC)
     }
 
+    /// Carries out actions of the rate controller.
     fn carry_out(&self, actions: Vec<Action>) {
         for action in actions {
             match action {
@@ -131,6 +134,8 @@ impl<'a> Steering<'a> {
         }
     }
 
+    /// Requests connections, up to this number in all, from the end that makes them; not if the
+    /// user has set the number.
     fn want(&self, connections: u64) {
         let wanted = u8::try_from(connections).unwrap_or(MAX_STREAMS).min(MAX_STREAMS);
         match self.more {
@@ -207,7 +212,8 @@ pub(super) fn controller(
     Controller::new(mode(link, tuned, options), setup, Ceilings::of(key, options.rate))
 }
 
-/// Mode of the rate controller for a session over this link.
+/// Mode of the rate controller for a session over this link: by the kernel's pacing, for a bundle,
+/// or for each connection.
 fn mode(link: &LinkControl, tuned: Option<&Tuned>, options: &SendOptions) -> Mode {
     if tuned.is_some_and(|tuned| finds_the_rate(&tuned.congestion())) {
         let is_one_flow = tuned.is_some_and(|tuned| tuned.bundle().is_some());
@@ -223,6 +229,7 @@ fn mode(link: &LinkControl, tuned: Option<&Tuned>, options: &SendOptions) -> Mod
     Mode::Bundle(Box::new(bundle(tuned.and_then(Tuned::known_path))))
 }
 
+/// Excerpt of a connection's TCP statistics for the rate controller.
 fn tcp_state(now: Time, info: &TcpInfo) -> TcpState {
     TcpState {
         round_trip: info.rtt,
@@ -235,6 +242,7 @@ fn tcp_state(now: Time, info: &TcpInfo) -> TcpState {
     }
 }
 
+/// State of the receiver's ring for the rate controller, by the last feedback.
 fn ring(feedback: &Feedback) -> RingState {
     RingState {
         waiting: feedback.ring_used,

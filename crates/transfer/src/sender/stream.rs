@@ -57,6 +57,7 @@ pub(super) fn read(executor: &Executor<'_>, hashers: &Channel<Step>, id: EntryId
     }
 }
 
+/// The stream that is being read, and what its blocks are passed to.
 struct Stream<'a> {
     executor: &'a Executor<'a>,
     hashers: &'a Channel<Step>,
@@ -67,7 +68,7 @@ struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// `None` when the session is over.
+    /// Reads the stream to its end and hands its blocks on. `None` when the session is over.
     fn read(&self, id: EntryId) -> Option<()> {
         let (mut size, mut index) = (0_u64, 0_u32);
         let mut held: Option<Block> = None;
@@ -106,16 +107,20 @@ impl Stream<'_> {
         }
     }
 
+    /// Hands a block of the stream on to the hashing threads. `None` when the session is over.
     fn hand_on(&self, index: u32, block: Block, length: usize) -> Option<()> {
         self.file.hand_on();
         self.hashers.send(Step::Data { file: self.file.clone(), index, extent: Extent::Whole, block, length }).ok()
     }
 
+    /// Hands the end of the stream, with the outcome of reading it, on to the hashing threads.
+    /// `None` when the session is over.
     fn end(&self, outcome: Result<(), GivenUp>) -> Option<()> {
         self.file.clone().end(outcome).map_or(Some(()), |step| self.hashers.send(step).ok())
     }
 
-    /// Reads until the block is full or the input ends.
+    /// Reads from the stream until the block is full or the stream ends; waits for its writer, at
+    /// most until the session is over.
     fn fill(&self, block: &mut Block) -> Result<Filled, GivenUp> {
         let _busy = self.executor.stages.read.busy();
         let failed = |error: Errno| unreadable(std::io::Error::from(error).to_string());

@@ -42,7 +42,7 @@ pub struct Surveyed {
     pub linked: Option<Incarnation>,
 }
 
-/// A directory that is to be read.
+/// A directory that a thread of the survey is to read.
 struct Task {
     /// Index of the node that takes the entries that are found.
     node: usize,
@@ -66,7 +66,7 @@ struct SourceRoot {
     device: u64,
 }
 
-/// Entries found in a directory, in order.
+/// Entries that were found in one directory, in order.
 #[derive(Default)]
 struct Node {
     entries: Vec<Found>,
@@ -74,6 +74,7 @@ struct Node {
     is_lost: bool,
 }
 
+/// An item that was found in a directory; a directory has the node of its own entries.
 struct Found {
     name: Vec<u8>,
     state: SelectedState,
@@ -83,6 +84,8 @@ struct Found {
     node: Option<usize>,
 }
 
+/// Directories to be read, and entries and problems that were found, shared by the threads of a
+/// survey.
 #[derive(Default)]
 struct State {
     tasks: Vec<Task>,
@@ -92,6 +95,7 @@ struct State {
     open: usize,
 }
 
+/// A survey in progress, shared by its threads.
 struct Walk<'a> {
     options: &'a SendOptions,
     chosen: Chosen,
@@ -100,7 +104,8 @@ struct Walk<'a> {
     changed: Condvar,
 }
 
-/// Walks the sources and returns their items.
+/// Walks the sources, on several threads and without a session, and returns the items that a copy
+/// would announce.
 ///
 /// # Errors
 /// A pattern of `options` that is none, and [`SessionError::Interrupted`].
@@ -189,11 +194,12 @@ impl Walk<'_> {
         Some(Found { name: name.as_bytes().to_vec(), state: SelectedState::of(&stat), data, linked, node: None })
     }
 
+    /// Records that the item at `path` is left out; with `error`, because it cannot be copied.
     fn leave(&self, path: &[u8], reason: String, error: bool) {
         self.lock().problems.push(Problem { path: path.to_vec(), reason, error });
     }
 
-    /// Reads directories until there are no more.
+    /// Body of a survey's thread: reads directories until there are no more.
     fn read(&self) {
         while let Some(task) = self.next() {
             let node = task.node;
@@ -221,6 +227,7 @@ impl Walk<'_> {
         state.tasks.pop()
     }
 
+    /// Lists a directory and examines what is in it.
     fn list(&self, task: &Task) -> Result<Vec<Found>, TreeError> {
         let directory = match &task.name {
             Some(name) => task.above.open_directory(name)?,

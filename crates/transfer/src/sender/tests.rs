@@ -52,6 +52,7 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
         tree: &tree,
         destination: b"copy",
         asked: None,
+        ends_here: false,
         listed: None,
         options: &receive,
         output: None,

@@ -80,6 +80,7 @@ impl Options {
         })
     }
 
+    /// Sets the option `name`; an error if it is unknown, has a wrong value, or was set before.
     fn set(&mut self, name: &str, value: String) -> Result<(), String> {
         let limits = &mut self.limits;
         let again = match name {
@@ -122,6 +123,7 @@ fn quantity<T: FromStr<Err: ToString> + PartialEq>(name: &str, value: &str, zero
     }
 }
 
+/// Error for an option that is not supported.
 fn unknown(name: &str) -> String {
     if ONLY_OF_OPENSSH.contains(&name) {
         return format!(
@@ -168,6 +170,7 @@ fn split(line: &str) -> Result<(Vec<NameValue>, &str), String> {
     }
 }
 
+/// Splits the value of an option, which may be quoted, from the rest of the line.
 fn split_value(text: &str) -> Result<(String, &str), String> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find(|c: char| c == ',' || c.is_whitespace()).unwrap_or(text.len());

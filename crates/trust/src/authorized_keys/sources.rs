@@ -12,6 +12,7 @@ pub struct Sources {
     patterns: Vec<Pattern>,
 }
 
+/// One pattern of the list, negated if `!` stands before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
     is_negated: bool,
@@ -54,6 +55,7 @@ impl Pattern {
         Ok(Self { is_negated, matches: Matches::parse(pattern)? })
     }
 
+    /// Whether the pattern matches an address; `text` is the same address as text.
     fn matches(&self, address: IpAddr, text: &str) -> bool {
         match &self.matches {
             Matches::Prefix(prefix) => prefix.contains(address),

@@ -94,7 +94,7 @@ pub(crate) struct AddArguments {
 }
 
 impl AddArguments {
-    /// The policy that is meant.
+    /// The policy that these options describe.
     pub(crate) fn policy(&self) -> Policy {
         Policy {
             to: self.to,
@@ -107,6 +107,7 @@ impl AddArguments {
     }
 }
 
+/// Option that limits a policy to a cgroup.
 #[derive(Args, Debug)]
 pub(crate) struct CgroupArguments {
     /// Only processes of this cgroup: a directory of the cgroup v2 file system [default: its root,

@@ -83,15 +83,15 @@ pub(crate) struct WireArguments {
     pub(crate) prometheus: Option<PathBuf>,
 }
 
-/// A lead that a line can be filled by: some frames, and less than what anybody holds against a
-/// stall.
+/// Parses `--lead`, from 200 µs to 50 ms: enough for some frames, and no more than is of use
+/// against a stall.
 fn lead(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|error| format!("{error}"))?;
     let (least, most) = (Span::from_micros(200), Span::from_millis(50));
     if (least..=most).contains(&span) { Ok(span) } else { Err(format!("a lead is from {least} to {most}")) }
 }
 
-/// Mechanism that spaces frames.
+/// Value of `--mode`: the mechanism by which the wire pacer spaces frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WireMode {
     /// The system's timer

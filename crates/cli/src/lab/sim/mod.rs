@@ -20,6 +20,7 @@ use crate::exit;
 use crate::plan::output::{ResultFile, result_file};
 use run::Run;
 
+/// Runs `icdc lab sim` and returns the exit code.
 pub(super) fn run(arguments: SimArguments, console: &Console) -> u8 {
     let (run, report) = match carry_out(&arguments) {
         Ok(done) => done,
@@ -40,7 +41,8 @@ pub(super) fn run(arguments: SimArguments, console: &Console) -> u8 {
     if written.is_err() || console.has_lost_results() { exit::FAILED } else { 0 }
 }
 
-/// Every error is one of usage.
+/// Simulates as the arguments say; returns the result, and the file for the report if one is asked
+/// for. Every error is one of usage.
 fn carry_out(arguments: &SimArguments) -> Result<(Run, Option<ResultFile>)> {
     let simulation = arguments.simulation()?;
     let report = arguments.report.as_deref().map(|path| result_file(path, "--report")).transpose()?;

@@ -36,6 +36,7 @@ pub(super) fn report(run: &Run) -> Report {
     }
 }
 
+/// Table of the simulated flows, a row each.
 fn table(run: &Run) -> Table {
     let header = ["flow", "goodput", "bytes", "retransmitted", "lost at random", "queue full", "timeouts", "least RTT"];
     let row = |(index, (given, flow)): (usize, (&icdc_sim::Flow, &icdc_sim::FlowOutcome))| {
@@ -58,6 +59,7 @@ fn table(run: &Run) -> Table {
     }
 }
 
+/// Plots of a simulation: throughput, queue, and the state of each sender.
 fn plots(run: &Run) -> Vec<Plot> {
     let record = &run.record;
     let mut marks = Vec::new();
@@ -83,11 +85,12 @@ fn plots(run: &Run) -> Vec<Plot> {
     plots
 }
 
+/// Values at equal distances of `step`, from the start of the simulation.
 fn uniform(step: Span, values: &[i64]) -> Uniform {
     Uniform::new(Span::ZERO, step, values.to_vec())
 }
 
-/// Sum of the arrival rates of all flows, over time.
+/// Sum of the arrival rates of all flows, by time.
 fn together(run: &Run) -> Uniform {
     let length = run.record.flows.iter().map(|flow| flow.arrived.len()).max().unwrap_or(0);
     let mut sum = vec![0; length];
@@ -110,7 +113,8 @@ fn shares(run: &Run) -> Plot {
     Plot::new("Throughput of the flows", Unit::BitsPerSecond, run.record.flows.iter().enumerate().map(line).collect())
 }
 
-/// Plots of a sender's state over time, as its congestion window.
+/// Plots of a sender's state over time, such as its congestion window; `segment` is the size of a
+/// segment in bytes.
 fn states(flow: &FlowRecord, step: Span, segment: f64) -> Vec<Plot> {
     let points = |value: &dyn Fn(&SenderState) -> Option<f64>| -> Vec<(f64, f64)> {
         flow.states.iter().filter_map(|(at, state)| Some((at.as_nanos() as f64 / 1e9, value(state)?))).collect()

@@ -3,7 +3,7 @@
 use icdc_sim::{Outcome, Recorder, Simulation};
 use icdc_units::Span;
 
-/// A completed simulation.
+/// A completed simulation with its settings, result and recorded course.
 pub(super) struct Run {
     pub(super) simulation: Simulation,
     pub(super) outcome: Outcome,

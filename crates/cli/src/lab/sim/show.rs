@@ -30,6 +30,7 @@ pub(super) fn lines(run: &Run) -> Vec<String> {
     lines
 }
 
+/// Line about a simulated flow.
 fn line(given: &Flow, flow: &FlowOutcome) -> String {
     let mut words = vec![
         format!("{}: {} at {}", describe(given), flow.bytes, megabits(flow.goodput.as_bits_per_second())),
@@ -70,6 +71,7 @@ pub(super) fn summary(run: &Run) -> String {
     .to_string()
 }
 
+/// JSON object of a simulated flow.
 fn describe_flow(given: &Flow, flow: &FlowOutcome) -> Value {
     let parameters: serde_json::Map<String, Value> =
         given.parameters.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -93,7 +95,7 @@ fn describe_flow(given: &Flow, flow: &FlowOutcome) -> Value {
     })
 }
 
-/// One direction of the path as JSON, with the keys that `icdc lab status` has.
+/// JSON object of one direction of the path, with the keys that `icdc lab status` has.
 fn direction(settings: &icdc_path::Settings, counters: &Counters) -> Value {
     json!({
         "rate_bps": settings.rate.as_bits_per_second(),

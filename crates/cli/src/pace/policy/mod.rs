@@ -14,6 +14,7 @@ use crate::arguments::pace::policy::{AddArguments, PolicyArguments, PolicyComman
 use crate::console::Console;
 use crate::exit;
 
+/// Runs `icdc pace policy` and returns the exit code.
 pub(super) fn run(arguments: PolicyArguments, console: &Console) -> u8 {
     let result = match arguments.command {
         PolicyCommand::Add(arguments) => add(&arguments, console),
@@ -35,6 +36,7 @@ pub(super) fn run(arguments: PolicyArguments, console: &Console) -> u8 {
     }
 }
 
+/// Runs `icdc pace policy add`: puts a policy in force.
 fn add(arguments: &AddArguments, console: &Console) -> Result<(), PolicyError> {
     let added = policy::add(&arguments.policy(), arguments.cgroup.cgroup.as_deref())?;
     for note in &added.notes {
@@ -50,6 +52,7 @@ fn add(arguments: &AddArguments, console: &Console) -> Result<(), PolicyError> {
     Ok(())
 }
 
+/// Runs `icdc pace policy remove`: removes one policy, or all.
 fn remove(arguments: &RemoveArguments, console: &Console) -> Result<(), PolicyError> {
     let Some(to) = arguments.to else {
         let cgroups = policy::remove_all()?;

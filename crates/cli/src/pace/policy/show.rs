@@ -8,6 +8,7 @@ use crate::console::Console;
 /// Text for a setting that a policy leaves as it is.
 pub(super) const UNTOUCHED: &str = "-";
 
+/// Prints the policies in force, as a table or JSON.
 pub(super) fn list(console: &Console, list: &[Listed], as_json: bool) {
     if as_json {
         console.json(&list.iter().map(object).collect::<Value>().to_string());
@@ -42,6 +43,7 @@ pub(super) fn list(console: &Console, list: &[Listed], as_json: bool) {
     }
 }
 
+/// JSON object of a policy in force.
 fn object(one: &Listed) -> Value {
     let mut object = policy_object(&one.policy);
     object["cgroup"] = json!(one.cgroup.to_string_lossy());

@@ -13,6 +13,8 @@ use crate::clock::Stopwatch;
 use crate::console::Console;
 use crate::signals;
 
+/// Runs `icdc pace policy watch`: prints the sockets under a policy at an interval, until stopped
+/// or as often as asked.
 pub(super) fn run(arguments: &WatchArguments, console: &Console) -> Result<(), PolicyError> {
     let stop = StopSignal::new();
     signals::watch_if_possible(&stop, console, "stopping");
@@ -36,7 +38,7 @@ pub(super) fn run(arguments: &WatchArguments, console: &Console) -> Result<(), P
     Ok(())
 }
 
-/// Counters of the last sample, for the differences to the next one.
+/// Bytes that each socket had acknowledged at the last look, for its rate until the next one.
 struct Look {
     at: Span,
     /// Bytes acknowledged so far, by the socket's cookie.
@@ -44,17 +46,19 @@ struct Look {
 }
 
 impl Look {
-    /// The rate since then; `None` for a socket that was not there.
+    /// Mean rate of acknowledged bytes since this look; `None` for a socket that was not there.
     fn rate(&self, socket: &Governed, now: Span) -> Option<Rate> {
         let before = self.acknowledged.get(&socket.cookie)?;
         Some((socket.acknowledged - *before) / (now - self.at))
     }
 }
 
+/// Bytes acknowledged so far, by the socket's cookie.
 fn acknowledged(sockets: &[Governed]) -> HashMap<u64, ByteCount> {
     sockets.iter().map(|one| (one.cookie, one.acknowledged)).collect()
 }
 
+/// Prints a table of the sockets.
 fn table(console: &Console, sockets: &[Governed], rate: impl Fn(&Governed) -> Option<Rate>) {
     if sockets.is_empty() {
         console.result("no socket is under a policy");
@@ -88,6 +92,7 @@ fn table(console: &Console, sockets: &[Governed], rate: impl Fn(&Governed) -> Op
     console.result("");
 }
 
+/// JSON object of a socket under a policy.
 fn object(one: &Governed, rate: Option<Rate>) -> Value {
     json!({
         "local": one.local.to_string(),

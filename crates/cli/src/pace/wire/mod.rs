@@ -24,9 +24,10 @@ use crate::clock::Stopwatch;
 use crate::console::Console;
 use crate::{exit, signals};
 
-/// Interval at which signals are checked.
+/// Longest wait between two checks for signals.
 const HEED: Span = Span::from_millis(50);
 
+/// Runs `icdc pace wire` and returns the exit code.
 pub(super) fn run(arguments: &WireArguments, console: &Console) -> u8 {
     let result = pace(arguments, console);
     console.flush();
@@ -43,6 +44,7 @@ pub(super) fn run(arguments: &WireArguments, console: &Console) -> u8 {
     }
 }
 
+/// Paces a device in classes until a signal stops it, and reports their status.
 fn pace(arguments: &WireArguments, console: &Console) -> Result<()> {
     let classes = Classes::read(&arguments.classes)?;
     let line = Line::of(&arguments.dev, arguments.line_rate, charged_by_lab(), arguments.mode.map(Mode::from))?;
@@ -116,6 +118,7 @@ fn look_after(
     Ok(before)
 }
 
+/// Prints the status of the classes, and writes it for Prometheus if that is asked for.
 fn tell(arguments: &WireArguments, now: &Status, before: Option<&Status>, console: &Console) -> Result<()> {
     if let Some(path) = &arguments.prometheus {
         let text = show::reading(&arguments.dev, now).text(Format::Classic);

@@ -20,14 +20,14 @@ pub(super) fn begins(line: &Line) -> String {
     }
 }
 
-/// Rate since the status before, on the wire.
+/// Mean rate of a class on the wire since the status before; `None` without one.
 fn achieved(now: &Status, before: Option<&Status>, class: &ClassStatus) -> Option<Rate> {
     let before = before?;
     let then = before.classes.iter().find(|other| other.name == class.name)?;
     (now.at > before.at).then(|| (class.counters.bytes - then.counters.bytes) / (now.at - before.at))
 }
 
-/// Depth of a class: the number of classes around it.
+/// Depth of a class in the tree of classes: the number of classes that contain it.
 fn depth(status: &Status, class: &ClassStatus) -> usize {
     let parent = |class: &&ClassStatus| {
         let name = class.parent.as_ref()?;
@@ -36,6 +36,7 @@ fn depth(status: &Status, class: &ClassStatus) -> usize {
     std::iter::successors(Some(class), parent).skip(1).count()
 }
 
+/// Prints a table of the classes, with their rates since the status before.
 pub(super) fn table(console: &Console, now: &Status, before: Option<&Status>) {
     let row = |cells: [&str; 9]| {
         let [name, rate, ceiling, achieved, burst, packets, dropped, marked, waiting] = cells;
@@ -67,6 +68,7 @@ pub(super) fn table(console: &Console, now: &Status, before: Option<&Status>) {
     console.result("");
 }
 
+/// JSON object of the classes, with their rates since the status before.
 pub(super) fn object(now: &Status, before: Option<&Status>) -> Value {
     let class = |class: &ClassStatus| {
         json!({
@@ -93,7 +95,7 @@ pub(super) fn object(now: &Status, before: Option<&Status>) -> Value {
     })
 }
 
-/// The metrics, for the node exporter.
+/// Metrics of the pacer of `device`, for the node exporter.
 pub(super) fn reading(device: &str, now: &Status) -> Reading {
     type Read = fn(&ClassStatus) -> u64;
     let mut reading = Reading::new().with_label("device", device);

@@ -15,6 +15,7 @@ use crate::harness::processes::scratch::Scratch;
 
 /// Number of the ordinary user, and of its group.
 const USER_ID: u32 = 1000;
+/// Value of `PATH` for the programs of an account.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// File of known paths in a home (XDG's default).
 const KNOWN_PATHS: &str = ".local/state/icdc/paths.json";
@@ -43,6 +44,7 @@ impl Account {
         }
     }
 
+    /// Number of the user, and of its group.
     fn id(self) -> u32 {
         match self {
             Self::User => USER_ID,
@@ -67,7 +69,7 @@ pub(super) struct Accounts<'a> {
 }
 
 impl<'a> Accounts<'a> {
-    /// Writes the scripts; the homes are empty.
+    /// Writes the scripts of both ends, and makes the account's homes, empty.
     pub(super) fn new(scratch: &'a Scratch, account: Account) -> Result<Self, ExperimentError> {
         let accounts = Self { scratch, account };
         for end in [End::Near, End::Far] {
@@ -98,6 +100,8 @@ impl<'a> Accounts<'a> {
         self.scratch.path(&format!("among-{}-{}", self.account.name(), end.name()))
     }
 
+    /// Writes to the scratch directory the two scripts of an end, [`Self::runner`] and
+    /// [`Self::among`], and the passwd and group files that they mount.
     fn write_scripts(&self, end: End) -> Result<(), ExperimentError> {
         let (name, id) = (self.account.name(), self.account.id());
         let home = self.home(end).display().to_string();
@@ -138,13 +142,14 @@ impl<'a> Accounts<'a> {
         self.home(End::Near).join(KNOWN_PATHS).exists()
     }
 
-    /// An empty directory of this account.
+    /// Makes an empty directory in the scratch that only this account may use.
     pub(super) fn empty(&self, name: &str) -> Result<PathBuf, ExperimentError> {
         let path = self.scratch.empty(name)?;
         self.give(&path)?;
         Ok(path)
     }
 
+    /// Makes the account the owner of a directory, and the only one that may use it.
     fn give(&self, path: &Path) -> Result<(), ExperimentError> {
         let given = || -> io::Result<()> {
             fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
@@ -183,7 +188,8 @@ impl<'a> Accounts<'a> {
     }
 }
 
-/// Keys that were made for the scenario.
+/// The ssh servers' key, and the key by which the copying account logs in at the far end; made for
+/// the scenario.
 pub(super) struct SshKeys {
     /// File with the private key of all ssh servers.
     pub(super) host: PathBuf,
@@ -193,6 +199,7 @@ pub(super) struct SshKeys {
 }
 
 impl SshKeys {
+    /// Makes the keys by `ssh-keygen`, as files in the scratch directory.
     pub(super) fn make(scratch: &Scratch) -> Result<Self, ExperimentError> {
         let read = |path: PathBuf| {
             fs::read_to_string(&path).map_err(|error| ExperimentError::io(format!("read {}", path.display()), error))

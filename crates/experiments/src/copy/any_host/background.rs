@@ -39,7 +39,8 @@ const PAYLOAD: u64 = 1448;
 /// Time before the end of a copy that does not count.
 const TAIL: Span = Span::from_secs(1);
 
-/// Cross-traffic in per cent of the path, and the account that copies beside it.
+/// Case: cross-traffic in per cent of the path's rate, and the account whose copy runs at the same
+/// time.
 #[derive(Clone, Copy)]
 pub(super) struct Background {
     name: &'static str,
@@ -55,6 +56,7 @@ pub(super) struct CopyBeside {
     finish: CopyResult,
 }
 
+/// All rows of the table of copies beside cross-traffic.
 pub(super) const ALL: [Background; 6] = [
     Background { name: "background of 30 %, user", share: 30, account: Account::User },
     Background { name: "background of 30 %, root", share: 30, account: Account::Root },
@@ -64,7 +66,7 @@ pub(super) const ALL: [Background; 6] = [
     Background { name: "background of 60 %, root", share: 60, account: Account::Root },
 ];
 
-/// A sample of host b's counters.
+/// A sample of host b's counters, from which the copy's data is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Received {
     at: Time,
@@ -75,6 +77,8 @@ struct Received {
 }
 
 impl Background {
+    /// Copies beside the cross-traffic; returns the first attempt that the machine did not disturb,
+    /// or the last one, marked as invalid.
     fn run_once(&self, bench: &Bench<'_>, fixture: &Fixture<'_>, source: &Path) -> Result<CopyBeside, ExperimentError> {
         let stock = self.account == Account::User;
         let settings = Settings { stock, ..Settings::symmetric(path(RATE, ROUND_TRIP, QUEUE)) };
@@ -88,6 +92,7 @@ impl Background {
         )
     }
 
+    /// Copies once, in a lab of its own, while the cross-traffic is on and off.
     fn attempt(
         &self,
         bench: &Bench<'_>,
@@ -117,6 +122,7 @@ impl Background {
         })
     }
 
+    /// Cells of the row in the table, over the runs.
     fn cells(&self, runs: &[CopyBeside]) -> Vec<String> {
         let spread = |value: &dyn Fn(&CopyBeside) -> f64| Spread::of(runs.iter().map(value));
         let failed = runs.iter().find_map(|run| run.finish.failure.as_deref());
@@ -135,7 +141,7 @@ impl Background {
 }
 
 impl CopyBeside {
-    /// Goodput in per cent of the rate that was left.
+    /// Goodput in per cent of the rate that the cross-traffic left.
     fn share(&self) -> f64 {
         self.left.share(Arrivals::new(&self.arrivals), |_| true)
     }

@@ -30,12 +30,14 @@ const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(50);
 /// Delay of the second copy after the first.
 const LATER: Span = Span::from_secs(5);
-/// Start-up of the second, and tail of the copy that ends first, which do not count.
+/// Start-up time of the second copy, which does not count.
 const SETTLING: Span = Span::from_secs(5);
+/// Time before the end of the copy that ends first, which does not count.
 const ENDING: Span = Span::from_secs(1);
+/// Names of the directories in the scratch into which the two copies go.
 const DESTINATIONS: [&str; 2] = ["arrived-first", "arrived-second"];
 
-/// Two copies beside each other, by their accounts.
+/// Case: two copies of the same account at once.
 #[derive(Clone, Copy)]
 pub(super) struct BesideCopy {
     name: &'static str,
@@ -52,12 +54,14 @@ pub(super) struct BothCopies {
     spoilt: Option<String>,
 }
 
+/// All rows of the table of two copies at once.
 pub(super) const ALL: [BesideCopy; 2] = [
     BesideCopy { name: "beside a second copy, user", account: Account::User },
     BesideCopy { name: "beside a second copy, root", account: Account::Root },
 ];
 
 impl BesideCopy {
+    /// Runs both copies once, in a lab of their own.
     fn run_once(&self, bench: &Bench<'_>, fixture: &Fixture<'_>, source: &Path) -> Result<BothCopies, ExperimentError> {
         let filled = path(RATE, ROUND_TRIP, RATE * ROUND_TRIP);
         let settings = Settings { stock: self.account == Account::User, ..Settings::symmetric(filled) };
@@ -83,6 +87,7 @@ impl BesideCopy {
         Ok(BothCopies { means, limit: payload_rate(&settings.forward), finishes, spoilt })
     }
 
+    /// Cells of the row in the table, over the runs.
     fn cells(&self, runs: &[BothCopies]) -> Vec<String> {
         let spread = |value: &dyn Fn(&BothCopies) -> f64| Spread::of(runs.iter().map(value));
         let failed = runs.iter().flat_map(|run| &run.finishes).find_map(|finish| finish.failure.as_deref());
@@ -104,12 +109,14 @@ impl BesideCopy {
 }
 
 impl BothCopies {
+    /// Mean rate of the first (0) or second (1) copy, as a share of the path's payload rate.
     fn share(&self, which: usize) -> f64 {
         self.means[which].as_bits_per_second() as f64 / self.limit.as_bits_per_second() as f64
     }
 }
 
-/// Mean rate between the reports nearest to two times; zero if there are none.
+/// Mean rate of a copy between its first and last progress report within two times; zero if there
+/// are not two.
 fn mean(progress: &[(Time, u64)], from: Time, to: Time) -> Rate {
     let within: Vec<_> = progress.iter().filter(|(at, _)| (from..=to).contains(at)).collect();
     match within[..] {

@@ -29,21 +29,25 @@ use crate::harness::repetition::resolution::Resolution;
 use crate::relay::plain_flow::{Carried, PlainFlow};
 use crate::relay::plain_hosts::{self, Plain, configure};
 
-/// Size of the file, which also determines the length of the other connection.
+/// Size of the file that is copied.
 const SIZE: ByteCount = ByteCount::new(2_000_000_000);
+/// Length of the CUBIC connection in a full run of the scenario.
 const LASTS: Span = Span::from_secs(60);
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(50);
 /// Socket buffers of the other connection, in bandwidth-delay products.
 const AMPLE: u64 = 4;
+/// TCP port of the CUBIC connection.
 const PORT: u16 = 5001;
 /// Delay of the copy after the other connection.
 const EARLIER: Span = Span::from_secs(5);
-/// Start-up and tail of the copy, which do not count.
+/// Start-up time of the copy, which does not count.
 const SETTLING: Span = Span::from_secs(5);
+/// Time before the end of the copy, which does not count.
 const ENDING: Span = Span::from_secs(1);
 
-/// The copy beside the other connection.
+/// Case: a copy beside a CUBIC connection of another host, by account and number of the copy's
+/// connections.
 #[derive(Clone, Copy)]
 pub(super) struct BesideCubic {
     name: &'static str,
@@ -52,17 +56,19 @@ pub(super) struct BesideCubic {
     streams: Option<u8>,
 }
 
-/// Share of the path's payload rate that each of the two had.
+/// Result of one run: the share of the path's payload rate that copy and CUBIC connection each had.
 pub(super) struct BothShares {
     ours: f64,
     cubic: f64,
     finish: CopyResult,
 }
 
+/// A case of this account; `streams`: number of the copy's connections, `None`: as icdc chooses.
 const fn row(name: &'static str, account: Account, streams: Option<u8>) -> BesideCubic {
     BesideCubic { name, account, streams }
 }
 
+/// All rows of the table of copies beside CUBIC.
 pub(super) const ALL: [BesideCubic; 7] = [
     row("beside CUBIC, user, 1 stream", Account::User, Some(1)),
     row("beside CUBIC, user, 4 streams", Account::User, Some(4)),
@@ -74,11 +80,14 @@ pub(super) const ALL: [BesideCubic; 7] = [
 ];
 
 impl BesideCubic {
+    /// Settings of the lab: stock hosts for a user, tuned ones for root.
     fn settings(&self) -> Settings {
         let filled = path(RATE, ROUND_TRIP, RATE * ROUND_TRIP);
         Settings { stock: self.account == Account::User, ..Settings::symmetric(filled) }
     }
 
+    /// Runs the copy once beside the CUBIC connection, which lasts for `lasts`, in a lab of its
+    /// own.
     fn run_once(
         &self,
         bench: &Bench<'_>,
@@ -121,6 +130,7 @@ impl BesideCubic {
         Ok(BothShares::of(&settings, &carried, CopyResult { spoilt, ..finish }))
     }
 
+    /// Cells of the row in the table, over the runs.
     fn cells(&self, runs: &[BothShares]) -> Vec<String> {
         let spread = |value: fn(&BothShares) -> f64| Spread::of(runs.iter().map(value));
         let failed = runs.iter().find_map(|run| run.finish.failure.as_deref());
@@ -137,6 +147,7 @@ impl BesideCubic {
 }
 
 impl BothShares {
+    /// Shares while both run and the copy has settled.
     fn of(settings: &Settings, carried: &Carried, finish: CopyResult) -> Self {
         let from = (finish.begun + SETTLING).max(carried.first_byte);
         let to = (finish.begun + (finish.took - ENDING)).min(carried.ended());

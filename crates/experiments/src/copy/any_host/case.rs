@@ -49,10 +49,13 @@ impl Case {
 }
 
 const GIGABIT: Rate = Rate::from_bits_per_second(1_000_000_000);
+/// Round-trip time of the usual case.
 const LONG: Span = Span::from_millis(300);
 const SMALL_QUEUE: ByteCount = ByteCount::new(2_500_000);
 const LARGE_QUEUE: ByteCount = ByteCount::new(25_000_000);
 
+/// The usual case, from which the others are derived: a user's copy of 2 GB between stock hosts
+/// over 1 Gbit/s and 300 ms, with a stand-in for ssh.
 const STOCK: Case = Case {
     name: "stock, queue 2.5 MB",
     required: "≤ 22.5 s, ≤ 500 drops at start-up, ≤ 0.2 % retransmitted",
@@ -73,10 +76,14 @@ const STOCK: Case = Case {
     many: false,
 };
 
+/// The usual case with root at both ends, on tuned hosts.
 const ROOT: Case = as_root(STOCK);
+/// Requirement of root's copies on an unknown path.
 const UNKNOWN: &str = "≤ 19.5 s, within 2 % of the others, no more drops than 1 stream";
+/// Requirement of root's copies on a known path.
 const KNOWN: &str = "≤ 18.5 s, within 2 % of the others, no more drops than 1 stream";
 
+/// A user's copy over 100 Mbit/s and 80 ms.
 const CONTINENT: Case = Case {
     rate: Rate::from_bits_per_second(100_000_000),
     round_trip: Span::from_millis(80),
@@ -85,6 +92,7 @@ const CONTINENT: Case = Case {
     required: "as before: steady 88 to 90 Mbit/s",
     ..STOCK
 };
+/// A user's copy over 300 Mbit/s and 500 ms.
 const SATELLITE: Case = Case {
     rate: Rate::from_bits_per_second(300_000_000),
     round_trip: Span::from_millis(500),
@@ -93,8 +101,10 @@ const SATELLITE: Case = Case {
     required: "≤ 33 s",
     ..STOCK
 };
+/// A user's copy over 1 Gbit/s without delay.
 const LAN: Case = Case { round_trip: Span::ZERO, required: "as before", ..STOCK };
 
+/// A user's copy over 10 Gbit/s and 1 ms.
 const TEN_GIGABIT: Case = Case {
     rate: Rate::from_bits_per_second(10_000_000_000),
     round_trip: Span::from_millis(1),
@@ -102,21 +112,27 @@ const TEN_GIGABIT: Case = Case {
     ..STOCK
 };
 
+/// The case with root at both ends in place of its accounts.
 const fn as_root(case: Case) -> Case {
     Case { account: Account::Root, far_account: Account::Root, ..case }
 }
 
-/// A case with connections set by hand; each must end within 1.3 times the best of them.
+/// A case over 100 Mbit/s and 80 ms with the number of connections and the ring's size in MiB set
+/// by options; each must end within 1.3 times the best of them.
 const fn by_hand(name: &'static str, streams: u8, ring: u64) -> Case {
     let size = ByteCount::new(200_000_000);
     let required = "≤ 1.3 × the best of these";
     Case { name, required, streams: Some(streams), ring: Some(ByteCount::from_mib(ring)), size, ..CONTINENT }
 }
 
+/// The usual case, for copies on a machine whose processors pause.
 const PAUSED: Case = Case { required: "steady ≥ 97 % of that without pauses, nothing dropped", ..STOCK };
+/// Frequent short pauses of the processors.
 const SHORT_PAUSES: Pauses = Pauses { length: Span::from_millis(10), period: Span::from_millis(125) };
+/// Rare long pauses of the processors.
 const LONG_PAUSES: Pauses = Pauses { length: Span::from_millis(30), period: Span::from_secs(1) };
 
+/// All rows of the table of copies.
 pub(super) const ALL: [Case; 46] = [
     STOCK,
     Case { name: "stock, loss 1e-6", required: "≤ 23 s", loss: 1e-6, ..STOCK },
@@ -173,7 +189,8 @@ pub(super) const ALL: [Case; 46] = [
 ];
 
 impl Case {
-    /// A copy in an existing lab, for the tables of copies beside others.
+    /// The copy of this account, for the tables of copies beside others: it runs in a lab that
+    /// these have made. `streams`: number of its connections; `None`: as icdc chooses.
     pub(super) fn beside_another(account: Account, streams: Option<u8>) -> Self {
         Self { account, far_account: account, streams, ..STOCK }
     }

@@ -79,6 +79,7 @@ impl Row for Case {
 }
 
 impl Case {
+    /// Cells of the row in the table, over the runs.
     fn cells(&self, finishes: &[CopyResult]) -> Vec<String> {
         let spread = |value: fn(&CopyResult) -> f64| Spread::of(finishes.iter().map(value));
         let all = |value: &dyn Fn(&CopyResult) -> String| {

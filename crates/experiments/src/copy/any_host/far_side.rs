@@ -27,7 +27,7 @@ use crate::harness::processes::scratch::Scratch;
 use crate::harness::processes::server::Server;
 use crate::relay::plain_hosts::configure;
 
-/// Access of the near end to the far one.
+/// Access of the near end to the far one: the program that starts it, and the ports that are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     /// A stand-in for ssh, whose commands run at the far end at once; all ports are open.
@@ -41,11 +41,13 @@ pub(super) enum Access {
 }
 
 const SSH_PORT: u16 = 22;
-/// The far host behind the jump host, and the jump host's own address there.
+/// Address of the far host behind the jump host.
 const BEHIND: &str = "10.26.34.2";
+/// Address of the jump host (host b) on the cable to the far host.
 const JUMP: &str = "10.26.34.1";
 /// Time limit for a server to listen.
 const TIMEOUT: Span = Span::from_secs(10);
+/// Interval of the attempts to connect to a server.
 const STEP: Span = Span::from_millis(20);
 
 /// Firewall that only passes connections to port 22.
@@ -89,6 +91,8 @@ pub(super) struct FarSide {
 }
 
 impl FarSide {
+    /// Starts the ssh server or its stand-in, with firewall and jump host as `access` says, and
+    /// lets the near account log in.
     pub(super) fn start(
         bench: &Bench<'_>,
         lab: &Lab,
@@ -152,6 +156,7 @@ impl FarSide {
         })
     }
 
+    /// Starts the stand-in for ssh: a loop at host b that runs the commands of a script at host a.
     fn stand_in(
         bench: &Bench<'_>,
         lab: &Lab,
@@ -199,6 +204,7 @@ impl FarSide {
     }
 }
 
+/// Lets only TCP connections to port 22 through to the host on which this runs ([`FIREWALL`]).
 fn raise_firewall() -> Result<(), ExperimentError> {
     Ok(program::run("nft", "nftables", &["-f", "-"], FIREWALL)?)
 }

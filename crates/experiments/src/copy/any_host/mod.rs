@@ -41,7 +41,8 @@ use crate::harness::processes::programs::installed;
 use crate::harness::processes::scratch::Scratch;
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `any-host` of `icdc lab run`: copies of a user between stock hosts, also past firewalls
+/// and beside others.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "any-host",
     about: "copies of an ordinary user on stock hosts, also where only port 22 is open, and beside others: command to exit",
@@ -90,6 +91,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
+/// Names of all rows of all tables.
 fn names() -> impl Iterator<Item = &'static str> {
     let copies = case::ALL.iter().map(Row::name);
     let beside = beside_cubic::ALL.iter().map(Row::name).chain(beside_copy::ALL.iter().map(Row::name));

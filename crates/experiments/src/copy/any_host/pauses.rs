@@ -17,7 +17,7 @@ const PRIORITY: u8 = 20;
 /// Time before the first pause, for the threads to start.
 const LEAD: Span = Span::from_millis(50);
 
-/// Length and frequency of a host's pauses.
+/// Length of the pauses of a machine's processors, and the period in which they repeat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pauses {
     pub(super) length: Span,
@@ -40,6 +40,8 @@ impl Drop for Spinners {
 }
 
 impl Pauses {
+    /// Starts the pauses, by a thread of real-time priority on each processor. An error if that
+    /// priority is not permitted.
     pub(super) fn start(self) -> Result<Spinners, ExperimentError> {
         let over = Arc::new(AtomicBool::new(false));
         let mut spinners = Spinners { over: Arc::clone(&over), threads: Vec::new() };
@@ -64,6 +66,8 @@ impl Pauses {
         Ok(spinners)
     }
 
+    /// Body of the thread of one processor: occupies it for the length of each pause, the first at
+    /// `first`, until `over`.
     fn spin(self, first: Time, over: &AtomicBool) {
         let mut next = first;
         while !over.load(Ordering::Relaxed) {

@@ -15,15 +15,19 @@ use crate::harness::processes::scratch::Scratch;
 
 /// Divisor of file sizes in a quick run.
 pub(super) const QUICKER: u64 = 10;
+/// Size of each file of a tree.
 const SMALL: ByteCount = ByteCount::from_kib(16);
+/// Number of folders of a tree.
 const FOLDERS: u32 = 50;
+/// Number of files in each folder of a tree, in a full run.
 const EACH: u32 = 100;
 
-/// A row of one of the tables.
+/// A row of one of the scenario's tables: a kind of copy that runs once in each round.
 pub(super) trait Row: Copy + 'static {
     /// Result type of one run of the row.
     type Run;
 
+    /// Name of the row in its table, by which `--only` selects it.
     fn name(&self) -> &'static str;
 
     /// Load of the row: a file or a tree, and its size in a full run; a quick run takes a tenth of
@@ -47,6 +51,7 @@ pub(super) trait Row: Copy + 'static {
     /// The table of the rows with their runs.
     fn table(rows: &[(Self, Vec<Self::Run>)], quick: bool) -> Table;
 
+    /// Plots of the row's runs; by default there are none.
     fn plots(&self, _runs: &[Self::Run]) -> Vec<Plot> {
         Vec::new()
     }
@@ -61,7 +66,7 @@ pub(super) struct RunContext<'a> {
 /// Rows of one kind with their runs, one per round.
 struct Rows<R: Row>(Vec<(R, Vec<R::Run>)>);
 
-/// Rows of one kind, whichever it is.
+/// The rows of one table, of whichever type they are.
 pub(super) trait Kind {
     /// Runs each row once.
     ///
@@ -70,8 +75,10 @@ pub(super) trait Kind {
     fn run(&mut self, context: &RunContext<'_>, sources: &mut Sources<'_>, round: Round)
     -> Result<(), ExperimentError>;
 
+    /// The table of all runs; `quick`: files had a tenth of their size.
     fn table(&self, quick: bool) -> Table;
 
+    /// The plots of all rows.
     fn plots(&self) -> Vec<Plot>;
 
     /// Messages about failed runs, for the report.
@@ -84,7 +91,7 @@ pub(super) fn chosen<R: Row>(all: &[R], chosen: impl Fn(&R) -> bool) -> Option<B
     (!rows.is_empty()).then(|| Box::new(Rows(rows)) as Box<dyn Kind>)
 }
 
-/// A round, and how many there are.
+/// A round, in which each row runs once, by its number from 1, and the number of rounds.
 #[derive(Clone, Copy)]
 pub(super) struct Round {
     pub(super) number: u64,
@@ -139,10 +146,13 @@ pub(super) struct Sources<'a> {
 }
 
 impl<'a> Sources<'a> {
+    /// Sources in the directory `scratch`, none of them made yet.
     pub(super) fn on(scratch: &'a Scratch) -> Self {
         Self { scratch, files: BTreeMap::new() }
     }
 
+    /// Path of the source of this load and size (a tenth of it if `quick`), which is made if it
+    /// does not exist yet.
     fn get(&mut self, load: Load, size: ByteCount, quick: bool) -> Result<PathBuf, ExperimentError> {
         let size = if load == Load::Tree { ByteCount::ZERO } else { size_in(size, quick) };
         if let Some(path) = self.files.get(&size) {

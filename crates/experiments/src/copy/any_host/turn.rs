@@ -33,7 +33,8 @@ const DESTINATION: &str = "arrived";
 /// Time limit of the copying program.
 const LIMIT: Span = Span::from_secs(300);
 
-/// Fixture of a scenario: what its copies share.
+/// Resources that all copies of the scenario share: files, the homes of both accounts, and keys for
+/// ssh.
 pub(super) struct Fixture<'a> {
     pub(super) scratch: &'a Scratch,
     pub(super) user: Accounts<'a>,
@@ -76,6 +77,7 @@ impl Figures for CopyResult {
     }
 }
 
+/// A line of `icdc copy --json`, by its type.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Line {
@@ -105,6 +107,7 @@ struct CopyReports {
 }
 
 impl CopyReports {
+    /// Takes a line of the program's output.
     fn hear(&mut self, line: &str) {
         match serde_json::from_str(line) {
             Ok(Line::Connected { peer, stream }) => {
@@ -121,6 +124,7 @@ impl CopyReports {
 }
 
 impl<'a> Fixture<'a> {
+    /// Makes accounts and keys in the directory `scratch`.
     pub(super) fn new(scratch: &'a Scratch) -> Result<Self, ExperimentError> {
         Ok(Self {
             scratch,
@@ -130,6 +134,7 @@ impl<'a> Fixture<'a> {
         })
     }
 
+    /// The homes and programs of this account.
     pub(super) fn accounts(&self, account: Account) -> &Accounts<'a> {
         match account {
             Account::User => &self.user,
@@ -170,17 +175,19 @@ impl<'a> Fixture<'a> {
         )
     }
 
+    /// Copies once, in a lab of its own; `seed` is that of the path's random loss.
     fn attempt(&self, bench: &Bench<'_>, case: &Case, source: &Path, seed: u64) -> Result<CopyResult, ExperimentError> {
         let lab = TemporaryLab::new(bench, &case.settings(seed))?;
         self.copy(bench, &lab, case, source)
     }
 
-    /// Deletes the known paths, for the copy that follows.
+    /// Deletes the known paths of the copying account, so that the next copy begins on an unknown
+    /// path.
     pub(super) fn forget_paths(&self, case: &Case) -> Result<(), ExperimentError> {
         self.accounts(case.account).empty_home(End::Near)
     }
 
-    /// The copy itself, in an existing lab.
+    /// Copies once, in an existing lab, after emptying the far account's home.
     pub(super) fn copy(
         &self,
         bench: &Bench<'_>,
@@ -252,7 +259,7 @@ impl<'a> Fixture<'a> {
     }
 }
 
-/// The two ends of a copy.
+/// Source and destination of a copy.
 #[derive(Clone, Copy)]
 pub(super) struct Paths<'a> {
     pub(super) source: &'a Path,
@@ -260,7 +267,8 @@ pub(super) struct Paths<'a> {
     pub(super) destination: &'a str,
 }
 
-/// Reason of an incomplete copy; `None` if all is there.
+/// Reason why a copy is incomplete, by the program's end and what arrived; `None` if all did.
+/// `moved` and `whole`: files and bytes at the destination and of the source.
 fn failure(ended: &Ended, told: &CopyReports, moved: (u64, ByteCount), whole: (u64, ByteCount)) -> Option<String> {
     if ended.overran {
         return Some(format!("was stopped after {LIMIT}, having moved {} in {}", moved.1, moved.0));
@@ -288,6 +296,7 @@ impl TcpCounts {
         Ok(Self::of(&network_file("snmp")?))
     }
 
+    /// Counters from the text of proc(5)'s net/snmp.
     fn of(text: &str) -> Self {
         let count = counters(text, "Tcp:");
         Self { opened: count("ActiveOpens"), sent: count("OutSegs"), retransmitted: count("RetransSegs") }

@@ -20,15 +20,23 @@ use crate::harness::hosts::temporary_lab::TemporaryLab;
 use crate::harness::traffic::cross_traffic::CrossTraffic;
 
 const GIGABIT: Rate = Rate::from_bits_per_second(1_000_000_000);
+/// Size of the bottleneck's queue.
 const QUEUE: ByteCount = ByteCount::new(2_500_000);
+/// Round-trip time of the path whose delay is measured.
 const ROUND_TRIP: Span = Span::from_millis(300);
+/// Round-trip time of the paths whose rate and loss are measured.
 const SHORT: Span = Span::from_millis(20);
+/// Random loss ratio of the path whose loss is measured.
 const LOSS: f64 = 1e-3;
+/// Number of seeds with which loss is measured, one run for each.
 const SEEDS: u64 = 3;
 /// Standard deviations of a normal distribution within which 99 % lie.
 const NINETY_NINE: f64 = 2.576;
+/// Number of datagrams that measure the delay.
 const PROBES: usize = 60;
+/// Interval between the datagrams that measure the delay.
 const BETWEEN_PROBES: Span = Span::from_millis(200);
+/// Time limit of a socket's wait for a datagram.
 const ANSWERED_BY: Span = Span::from_secs(2);
 /// Wait after which the wire's counters are published (which happens ten times a second).
 const PUBLISHED: Span = Span::from_millis(400);
@@ -42,7 +50,7 @@ pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Vec<String>>, ExperimentErro
     Ok(rows)
 }
 
-/// Round trips of datagrams on an idle path.
+/// Measures round trips of datagrams on an idle path; gives a row.
 fn delay(bench: &Bench<'_>) -> Result<Vec<String>, ExperimentError> {
     (bench.say)("delay");
     let lab = TemporaryLab::new(bench, &Settings::symmetric(path(GIGABIT, ROUND_TRIP, QUEUE)))?;
@@ -58,12 +66,14 @@ fn delay(bench: &Bench<'_>) -> Result<Vec<String>, ExperimentError> {
     Ok(vec![format!("round trip of {count} datagrams, ms"), "300".to_owned(), trips.tenths("")])
 }
 
+/// A UDP socket on this host's address, whose reads end after [`ANSWERED_BY`].
 fn bind(address: &str) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((address, 0))?;
     socket.set_read_timeout(Some(ANSWERED_BY.into()))?;
     Ok(socket)
 }
 
+/// Sends `count` datagrams back to their senders; ends early if one does not come.
 fn echo(socket: &UdpSocket, count: usize) {
     for _ in 0..count {
         // The sender notices the lack of an answer.
@@ -72,6 +82,8 @@ fn echo(socket: &UdpSocket, count: usize) {
     }
 }
 
+/// Time from sending a datagram to its answer. Returns [`BETWEEN_PROBES`] after sending at the
+/// earliest.
 fn trip(here: &UdpSocket, there: &UdpSocket) -> io::Result<Span> {
     let begun = clock::now();
     here.send_to(&[0; 16], there.local_addr()?)?;
@@ -105,7 +117,8 @@ fn bottleneck(bench: &Bench<'_>) -> Result<Vec<String>, ExperimentError> {
     ])
 }
 
-/// Losses at random among a million packets.
+/// Sends a million datagrams over a path with random loss; gives a row with the number lost and its
+/// 99 % interval.
 fn loss(bench: &Bench<'_>, seed: u64) -> Result<Vec<String>, ExperimentError> {
     (bench.say)(&format!("loss, seed {seed}"));
     let direction = icdc_path::Settings { loss: Model::Random(LOSS), seed, ..path(GIGABIT * 2, SHORT, QUEUE * 2) };

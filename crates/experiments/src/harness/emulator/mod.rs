@@ -16,7 +16,7 @@ use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::scenario::Scenario;
 
-/// The scenario that this module describes.
+/// Scenario `emulator` of `icdc lab run`: effects of the emulator on packets beyond its settings.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "emulator",
     about: "what the emulator does to packets beside what it was asked to do: delay, rate, loss, highest rates, lateness",

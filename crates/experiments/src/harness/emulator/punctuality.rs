@@ -18,8 +18,9 @@ use crate::harness::measurement::measured::Measured;
 use crate::harness::measurement::trial::{self, Trial};
 
 const GIGABIT: Rate = Rate::from_bits_per_second(1_000_000_000);
+/// Round-trip time of the paths with a paced sender.
 const LONG: Span = Span::from_millis(300);
-/// A tenth of rate × round trip.
+/// Size of the bottleneck's queue: a tenth of rate × round trip.
 const QUEUE: ByteCount = ByteCount::new(3_750_000);
 /// 95 % of the bottleneck, counted as payload.
 const NEARLY_FULL: Rate = Rate::from_bits_per_second(890_000_000);
@@ -55,6 +56,7 @@ struct Speed {
     touched: ByteCount,
 }
 
+/// The three runs at the highest rates, in exact and in fast mode.
 fn speeds() -> [Speed; 3] {
     let short = |megabits: u64, mtu: u64| {
         let rate = Rate::from_bits_per_second(megabits * 1_000_000);
@@ -77,6 +79,7 @@ fn speeds() -> [Speed; 3] {
 }
 
 impl Speed {
+    /// Measures the runs; gives a row with the peak rate and the lateness of packets.
     fn row(&self, bench: &Bench<'_>, runs: u64) -> Result<Vec<String>, ExperimentError> {
         let mut all = Vec::new();
         for run in 1..=runs {
@@ -96,7 +99,8 @@ impl Speed {
     }
 }
 
-/// Processors that may sleep, and such that may not, in turns, beside a paced sender.
+/// Measures lateness beside a paced sender with processors that may sleep, and with such that may
+/// not, in turns; gives a row for each.
 fn sleeping(bench: &Bench<'_>, runs: u64) -> Result<Vec<Vec<String>>, ExperimentError> {
     let choices = [("kept awake", false), ("free to sleep (--let-sleep)", true)];
     let mut all = [Vec::new(), Vec::new()];
@@ -115,7 +119,8 @@ fn sleeping(bench: &Bench<'_>, runs: u64) -> Result<Vec<Vec<String>>, Experiment
     Ok(choices.iter().zip(&all).map(row).collect())
 }
 
-/// The wire is stopped again and again while a sender is paced at 95 % of the bottleneck.
+/// Measures drops while the wire is stopped again and again beside a sender paced at 95 % of the
+/// bottleneck; gives a row.
 fn stops(bench: &Bench<'_>) -> Result<Vec<String>, ExperimentError> {
     (bench.say)("stopping the wire");
     let seconds = if bench.quick { 10 } else { 25 };
@@ -127,6 +132,8 @@ fn stops(bench: &Bench<'_>) -> Result<Vec<String>, ExperimentError> {
     ])
 }
 
+/// Stops the wire's process by a signal and lets it continue, in turns after slow start, until
+/// `over`; returns the number of stops.
 fn stop_and_go(lab: &Lab, over: &AtomicBool) -> Result<u64, ExperimentError> {
     let wire = Pid::from_raw(lab.record.wire.id as i32).expect("a process has a number");
     let signal =
@@ -149,7 +156,8 @@ fn stop_and_go(lab: &Lab, over: &AtomicBool) -> Result<u64, ExperimentError> {
     Ok(stops)
 }
 
-/// A sender paced at 95 % of the bottleneck for ten minutes, and the wire's memory in the end.
+/// Measures a sender paced at 95 % of the bottleneck for ten minutes, and the wire's memory in the
+/// end; gives a row.
 fn long(bench: &Bench<'_>) -> Result<Vec<String>, ExperimentError> {
     let seconds = if bench.quick { 5 } else { 600 };
     (bench.say)(&format!("a run of {seconds} s"));
@@ -175,15 +183,18 @@ fn anonymous_memory(process: u32) -> ByteCount {
     ByteCount::from_kib(line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or_default())
 }
 
+/// Measurement of a sender that is paced at 95 % of the bottleneck.
 fn nearly_full(seconds: u64) -> Trial {
     let settings = Settings::symmetric(path(GIGABIT, LONG, QUEUE));
     Trial { rate: Some(NEARLY_FULL), ..Trial::new(settings, seconds, "cubic") }
 }
 
+/// Measures once, without waiting for a calm machine or repeating.
 fn once(bench: &Bench<'_>, trial: &Trial) -> Result<Measured, ExperimentError> {
     trial::once_beside(bench, trial, |_, _| Ok(())).map(|(measured, ())| measured)
 }
 
+/// Text with the goodput, drops, retransmissions and lateness of a measurement.
 fn crossed(measured: &Measured) -> String {
     let again = measured.summary.retransmitted_segments;
     format!(
@@ -194,7 +205,7 @@ fn crossed(measured: &Measured) -> String {
     )
 }
 
-/// 99.9 % quantiles of the runs.
+/// Text with the 99.9 % quantile of the packets' lateness in each run.
 fn lateness(runs: &[Measured]) -> String {
     let late: Vec<String> = runs.iter().map(|run| run.lateness.to_string()).collect();
     format!("99.9 % late by less than {}", late.join(", "))

@@ -8,7 +8,7 @@ use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::figures::simulated::run_all_watched;
 
-/// A window that never limits, not even at the overshoot of slow start.
+/// A receive window that never limits, not even at the overshoot of slow start.
 pub(crate) fn ample_window(settings: &Settings) -> ReceiveWindow {
     ReceiveWindow::Tuned { most: (settings.bandwidth_delay() + settings.forward.queue) * 4 }
 }
@@ -21,7 +21,8 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Simulates; data that arrives before `from` does not count.
+    /// Runs the simulations; gives the rates of the flows of each. Data that arrives before `from`
+    /// does not count.
     pub(crate) fn of_all(
         bench: &Bench<'_>,
         simulations: &[Simulation],
@@ -76,7 +77,7 @@ pub(crate) fn starts(run: u64) -> [Span; 2] {
     if run.is_multiple_of(2) { [Span::ZERO, later] } else { [later, Span::ZERO] }
 }
 
-/// Flows that begin as [`starts`] says.
+/// The two flows, with the start times of [`starts`] for this run.
 pub(crate) fn pair(flows: [Flow; 2], run: u64) -> Vec<Flow> {
     flows.into_iter().zip(starts(run)).map(|(flow, start)| Flow { start, ..flow }).collect()
 }

@@ -86,7 +86,7 @@ pub(crate) fn run_all_watched<O: Observer + Send>(
     Ok(all?)
 }
 
-/// The congestion window of the first flow, (seconds, bytes).
+/// The congestion window of the first flow over time, as (seconds, bytes).
 pub(crate) fn windows(simulation: &Simulation, record: &Recorder) -> Vec<(f64, f64)> {
     let segment = simulation.segment().as_u64() as f64;
     let point =

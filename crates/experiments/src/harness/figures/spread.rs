@@ -49,10 +49,12 @@ impl Spread {
         self.in_units_of(1.0)
     }
 
+    /// Text with whole multiples of `unit`, with the range where there is one.
     fn in_units_of(&self, unit: f64) -> String {
         self.shown(|value| format!("{:.0}", value / unit))
     }
 
+    /// Text with the median, and the range where least and greatest differ as `rounded`.
     fn shown(&self, rounded: impl Fn(f64) -> String) -> String {
         let (median, least, greatest) = (rounded(self.median), rounded(self.least), rounded(self.greatest));
         if least == greatest { median } else { format!("{median} ({least} to {greatest})") }

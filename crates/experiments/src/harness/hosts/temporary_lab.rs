@@ -8,6 +8,7 @@ use icdc_lab::{Lab, Settings};
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 
+/// Number of this process's next temporary lab, part of its name.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A lab that is removed when dropped.

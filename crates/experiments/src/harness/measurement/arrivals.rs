@@ -4,24 +4,27 @@
 use icdc_report::{Uniform, reduce};
 use icdc_units::{ByteCount, Rate, Span};
 
+/// Length of a bin of the arrivals.
 const STEP: Span = Span::from_millis(1);
 
-/// Arrivals of payload: the bytes of each millisecond.
+/// Arrivals of payload at a receiver: the bytes of each millisecond since the first byte.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrivals<'a> {
     bytes: &'a [u32],
 }
 
 impl<'a> Arrivals<'a> {
+    /// Arrivals of these bytes, one number per millisecond.
     pub(crate) fn new(bytes: &'a [u32]) -> Self {
         Self { bytes }
     }
 
-    /// Time from the first to the last.
+    /// Length of the record, from the first byte to the last millisecond.
     pub(crate) fn length(self) -> Span {
         STEP * self.bytes.len() as u64
     }
 
+    /// The milliseconds between two times since the first byte, as far as they are recorded.
     fn between(self, from: Span, to: Span) -> &'a [u32] {
         let index = |at: Span| (at.as_millis() as usize).min(self.bytes.len());
         &self.bytes[index(from)..index(to).max(index(from))]

@@ -63,7 +63,7 @@ impl Measured {
         self.summary.begun_monotonic_seconds.map_or(0.0, |begun| begun - recording) + sample.at_seconds
     }
 
-    /// The sender's congestion window, (seconds, bytes).
+    /// The sender's congestion window over time, as (seconds, bytes).
     pub(crate) fn windows(&self) -> Vec<(f64, f64)> {
         self.samples.iter().map(|sample| (sample.at_seconds, sample.cwnd_bytes as f64)).collect()
     }
@@ -78,6 +78,7 @@ pub(crate) struct SenderSample {
     pub(crate) cwnd_bytes: u64,
 }
 
+/// A line of `icdc measure --json`, by its type.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum MeasureLine {

@@ -10,8 +10,10 @@ pub(crate) enum Rights {
 }
 
 impl Rights {
+    /// Both kinds, privileged first.
     pub(crate) const BOTH: [Self; 2] = [Self::All, Self::Few];
 
+    /// Word for tables and names of cases: `privileged` or `unprivileged`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::All => "privileged",

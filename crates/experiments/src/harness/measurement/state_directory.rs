@@ -13,6 +13,8 @@ pub(crate) struct StateDirectory {
 }
 
 impl StateDirectory {
+    /// Makes the directory inside the `lab`'s, with `known` as the file of known paths, if there is
+    /// one.
     pub(crate) fn make(lab: &Path, known: Option<&str>) -> Result<Self, ExperimentError> {
         let state = Self { home: lab.join("state") };
         let file = state.file();
@@ -25,6 +27,7 @@ impl StateDirectory {
         Ok(state)
     }
 
+    /// Path of the file of known paths.
     fn file(&self) -> PathBuf {
         self.home.join("icdc/paths.json")
     }

@@ -21,7 +21,7 @@ use crate::harness::repetition::attempts;
 use crate::harness::repetition::resolution::Resolution;
 use crate::harness::traffic::shaper::{Shaper, Target};
 
-/// A measurement as a scenario requests it.
+/// An `icdc measure` from host a to host b in a lab, as a scenario requests it.
 #[derive(Clone, Debug)]
 pub(crate) struct Trial {
     /// Settings of the lab.
@@ -126,6 +126,7 @@ pub(crate) fn once_beside<T: Send>(
     Ok((measured, other))
 }
 
+/// Runs `icdc measure` from host a to host b of the lab `name`; returns its summary and samples.
 fn measure(
     program: &Path,
     name: &str,

@@ -22,6 +22,8 @@ pub(crate) fn with_descendants(id: u32) -> Span {
     read(&format!("/proc/{id}/stat"), 4)
 }
 
+/// Sum of the first `fields_taken` of the four times in a stat file: user, system, children's user
+/// and children's system time. Zero if it cannot be read.
 fn read(path: &str, fields_taken: usize) -> Span {
     let text = fs::read_to_string(path).unwrap_or_default();
     // The name in parentheses may contain anything.

@@ -42,6 +42,8 @@ pub(crate) fn largest<T, const N: usize>(
     })
 }
 
+/// Takes a sample: raises `largest` to the peaks of the processes in the network namespaces
+/// `inodes`.
 fn look(inodes: &[u64], largest: &mut [ByteCount]) {
     let Ok(entries) = fs::read_dir("/proc") else { return };
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
@@ -52,6 +54,7 @@ fn look(inodes: &[u64], largest: &mut [ByteCount]) {
     }
 }
 
+/// Peak of the resident set (`VmHWM`) in the text of /proc/PID/status; `None` if it is not there.
 fn peak(status: &str) -> Option<ByteCount> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(ByteCount::new(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024))

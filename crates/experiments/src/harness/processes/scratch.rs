@@ -16,12 +16,14 @@ use rustix::fs::{Advice, fadvise, statfs, statvfs, syncfs};
 
 use crate::harness::error::ExperimentError;
 
+/// Beginning of the names of all scratch directories.
 const PREFIX: &str = "icdc-lab-";
 /// File system type of tmpfs, from statfs(2).
 const TMPFS_MAGIC: i64 = 0x0102_1994;
+/// Number of this process's next scratch directory, part of its name.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// A directory for a scenario's files, by its path.
+/// A directory for a scenario's files, on disk or in memory; removed when dropped.
 pub(crate) struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -48,6 +50,8 @@ impl Scratch {
         Self::below(Path::new("/dev/shm"), needed)
     }
 
+    /// Makes a directory in `base`, with at least `needed` free, and removes those of scenarios
+    /// that no longer run.
     fn below(base: &Path, needed: ByteCount) -> Result<Self, ExperimentError> {
         clear_leftovers(base);
         let free = free(base)?;
@@ -65,6 +69,7 @@ impl Scratch {
         Ok(Self(directory))
     }
 
+    /// Path of `name` in the directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -106,14 +111,16 @@ impl Scratch {
         fs::rename(path, self.path(&format!("aside-{number}")))
     }
 
-    /// A file of random bytes, on the medium and not in the page cache.
+    /// Makes a file of `size` random bytes; [`Self::settle`] brings it to the medium and out of the
+    /// page cache.
     pub(crate) fn file(&self, name: &str, size: ByteCount) -> Result<PathBuf, ExperimentError> {
         let path = self.path(name);
         random(&path, size).map_err(|error| ExperimentError::io(format!("write {}", path.display()), error))?;
         Ok(path)
     }
 
-    /// A tree of `folders` with as many files of one size in each.
+    /// Makes a tree of this number of folders, with `each` files of `size` random bytes in every
+    /// one.
     pub(crate) fn tree(
         &self,
         name: &str,
@@ -154,6 +161,7 @@ pub(crate) fn contents(path: &Path) -> (u64, ByteCount) {
     sum
 }
 
+/// Calls `visit` with the path and size of each file below `path`, or of `path` itself.
 fn each_file(path: &Path, visit: &mut dyn FnMut(&Path, ByteCount) -> io::Result<()>) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     if metadata.is_dir() {
@@ -169,6 +177,7 @@ fn free(base: &Path) -> Result<ByteCount, ExperimentError> {
     Ok(ByteCount::new(system.f_bavail.saturating_mul(system.f_frsize)))
 }
 
+/// Makes a file of `size` random bytes.
 fn random(path: &Path, size: ByteCount) -> io::Result<()> {
     let (mut noise, mut file) = (File::open("/dev/urandom")?, File::create_new(path)?);
     let mut left = size.as_usize();
@@ -192,6 +201,8 @@ fn clear_leftovers(base: &Path) {
     }
 }
 
+/// The process that made a scratch directory, by the directory's name; `None` if that is not of a
+/// scratch.
 fn owner(name: &OsStr) -> Option<Process> {
     let mut numbers = name.to_str()?.strip_prefix(PREFIX)?.split('-');
     let id = numbers.next()?.parse().ok()?;

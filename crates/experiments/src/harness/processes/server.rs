@@ -15,7 +15,7 @@ const TIMEOUT: Span = Span::from_secs(10);
 /// Interval at which the server's output is checked.
 const STEP: Span = Span::from_millis(20);
 
-/// The running program; ended when dropped.
+/// A program that runs in the background of a measurement; ended when dropped.
 pub(crate) struct Server {
     child: ChildProcess,
     log: PathBuf,

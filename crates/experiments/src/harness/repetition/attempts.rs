@@ -8,8 +8,9 @@ use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::repetition::calm;
 
-/// A measurement as one line of text.
+/// A result of a measurement that can be printed as one line of its main figures.
 pub(crate) trait Figures {
+    /// The figures in one line, for progress messages.
     fn figures(&self) -> String;
 }
 

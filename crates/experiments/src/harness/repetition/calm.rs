@@ -13,7 +13,8 @@ use icdc_units::Span;
 /// Time for which no gap may exceed the tolerance.
 const CALM: Span = Span::from_secs(2);
 
-/// Returns once the machine was calm, after `patience` at the latest; prints that it waits.
+/// Waits until no processor kept a thread from running for longer than `tolerance`, for `patience`
+/// at most. The first time that it has to wait, it reports that by `say`.
 pub(crate) fn wait(tolerance: Span, patience: Span, say: &dyn Fn(&str)) {
     let until = clock::now() + patience;
     let mut has_said = false;
@@ -36,6 +37,7 @@ fn longest_gap() -> Span {
     })
 }
 
+/// Reads the clock again and again for [`CALM`]; returns the longest gap between two readings.
 fn watch() -> Span {
     let start = clock::now();
     let (mut last, mut longest) = (start, Span::ZERO);

@@ -4,7 +4,8 @@
 use icdc_lab::verdict;
 use icdc_units::Span;
 
-/// Resolution, and the tolerated 99.9 % quantile of lateness.
+/// Time resolution at which a result is evaluated, which decides how late the emulator may deliver
+/// packets (99.9 % quantile).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Resolution {
     /// Windows of a millisecond; tolerates a hundredth of the round trip, or 1 ms.
@@ -15,6 +16,8 @@ pub(crate) enum Resolution {
 }
 
 impl Resolution {
+    /// Tolerated lateness of the emulator (99.9 % quantile over packets) on a path with this round
+    /// trip.
     pub(crate) fn tolerance(self, round_trip: Span) -> Span {
         match self {
             Self::Milliseconds => verdict::tolerance_of_milliseconds(round_trip),

@@ -18,7 +18,8 @@ const TICK: Span = Span::from_micros(250);
 /// Largest backlog that is caught up after a delay of the thread.
 const ARREARS: Span = Span::from_millis(5);
 
-/// Rate and times of the cross-traffic.
+/// Cross-traffic on a lab's path: datagrams from host a to host b at a constant rate, on and off in
+/// turns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CrossTraffic {
     /// Rate on the wire, while the traffic is on.
@@ -63,6 +64,7 @@ impl CrossTraffic {
         Ok(phases)
     }
 
+    /// Sends for one phase, until `over` at most; returns the bytes on the wire.
     fn phase(&self, socket: &UdpSocket, from: Time, length: Span, over: &AtomicBool) -> std::io::Result<ByteCount> {
         let (payload, mut sent, mut given_up) = ([0_u8; PAYLOAD], ByteCount::ZERO, ByteCount::ZERO);
         let mut tick = from;
@@ -80,6 +82,7 @@ impl CrossTraffic {
     }
 }
 
+/// Waits for the end of a phase without traffic, until `over` at most; returns zero bytes sent.
 fn idle(until: Time, over: &AtomicBool) -> std::io::Result<ByteCount> {
     while clock::now() < until && !over.load(Ordering::Relaxed) {
         clock::sleep_until(until.min(clock::now() + Span::from_millis(50)));

@@ -57,13 +57,14 @@ pub(crate) struct Shaping {
     _pacer: Option<WirePacer>,
 }
 
-/// A policy that is removed when dropped.
+/// A pacing policy (`icdc pace policy`) that has been added, and is removed when this is dropped.
 pub(crate) struct InForce {
     remove: Command,
 }
 
 impl InForce {
-    /// A policy for the addresses `to`, by icdc as `icdc` starts it.
+    /// Adds a policy for connections to the addresses `to`, with these options (`arguments`).
+    /// `icdc` makes the command that starts the program.
     pub(crate) fn put(icdc: impl Fn() -> Command, to: &str, arguments: &[&str]) -> Result<Self, ExperimentError> {
         let policy = |action: &str| {
             let mut command = icdc();

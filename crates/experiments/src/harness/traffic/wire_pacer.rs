@@ -19,6 +19,7 @@ use crate::harness::processes::processor_time;
 
 /// Text in the pacer's output once it is running.
 const READY: &str = "mode:";
+/// The pacer's command in error messages.
 const PROGRAM: &str = "icdc pace wire";
 /// Value of `--lead`, the longest stall that does not change the pacer's gaps: on a shared machine
 /// stalls exceed the default.

@@ -9,7 +9,7 @@ use rustix::process::geteuid;
 
 use crate::policy::PolicyError;
 
-/// Checks that this kernel and this process support policies.
+/// Checks that this kernel, process and build support policies; else the obstacle is the error.
 ///
 /// # Errors
 /// The obstacle.
@@ -17,8 +17,9 @@ pub(super) fn may() -> Result<(), PolicyError> {
     congestion::ebpf_obstacle().map_or(Ok(()), |obstacle| Err(PolicyError::Obstacle(obstacle)))
 }
 
-/// Exclusive lock on the directory of pins, until dropped: the right to change policies. An error
-/// if the directory cannot be opened or belongs to another user.
+/// Waits for the exclusive lock on the directory of pins, which is held until the result is dropped
+/// and gives the right to change policies. An error if the directory cannot be opened or belongs to
+/// another user.
 pub(super) fn lock() -> Result<File, PolicyError> {
     let failed =
         |call, reason: std::io::Error| PolicyError::Call { path: PINS.into(), call, reason: reason.to_string() };

@@ -10,7 +10,8 @@ use super::group::{self, Group, groups};
 use super::places::{directory, home, homes, notes};
 use crate::policy::{Added, Cgroup, Listed, Policy, PolicyError, congestion, segment_limit};
 
-/// Puts a policy in force, in place of one for the same prefix.
+/// Puts a policy in force for a cgroup (without one, for the whole host), in place of one for the
+/// same prefix.
 ///
 /// # Errors
 /// See [`PolicyError`]; nothing has changed then, but an algorithm may have been loaded.
@@ -42,6 +43,8 @@ pub fn add(policy: &Policy, cgroup: Option<&Path>) -> Result<Added, PolicyError>
     Ok(Added { cgroup: cgroup.path, policy, replaced, notes })
 }
 
+/// Pins the policy in the group of its cgroup, which is made if it is the first; true if it
+/// replaced one for the same prefix.
 fn put(policy: &Policy, cgroup: &Cgroup) -> Result<bool, PolicyError> {
     match Group::open(&home(cgroup.id))? {
         Some(group) => group.put(policy),
@@ -49,7 +52,7 @@ fn put(policy: &Policy, cgroup: &Cgroup) -> Result<bool, PolicyError> {
     }
 }
 
-/// The policies in force, by cgroup and prefix.
+/// Lists the policies in force, sorted by cgroup and prefix.
 ///
 /// # Errors
 /// See [`PolicyError`].
@@ -66,7 +69,8 @@ pub fn list() -> Result<Vec<Listed>, PolicyError> {
     Ok(listed)
 }
 
-/// Takes the policy for `to` out of force.
+/// Takes the policy of a cgroup (without one, of the whole host) for the prefix `to` out of force.
+/// Connections that have it keep it.
 ///
 /// # Errors
 /// See [`PolicyError`].
@@ -90,8 +94,8 @@ pub fn remove(to: Prefix, cgroup: Option<&Path>) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// Takes all policies of all cgroups out of force, also what another version has left. Gives the
-/// number of cgroups that had any.
+/// Takes all policies of all cgroups out of force, also those that another version has left.
+/// Returns the number of cgroups that had any.
 ///
 /// # Errors
 /// See [`PolicyError`].
@@ -110,7 +114,7 @@ pub fn remove_all() -> Result<usize, PolicyError> {
     Ok(homes.len())
 }
 
-/// Removes what a killed command left unfinished, what belongs to removed cgroups, and what is not
+/// Removes pins that a killed command left unfinished, those of removed cgroups, and what is not
 /// needed any more then. What cannot be removed is left to the next command.
 fn sweep() {
     for home in homes() {

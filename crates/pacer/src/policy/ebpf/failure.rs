@@ -4,13 +4,13 @@ use std::path::Path;
 
 use crate::policy::PolicyError;
 
-/// Makes an error of libbpf a [`PolicyError`], with its causes in one line.
+/// Makes the error of a call of libbpf on this path a [`PolicyError`], with its causes in one line.
 pub(super) fn refused(path: &Path, call: &'static str) -> impl Fn(libbpf_rs::Error) -> PolicyError {
     let path = path.to_owned();
     move |error| PolicyError::Call { path: path.clone(), call, reason: format!("{error:#}") }
 }
 
-/// Makes a system call's error on a file a [`PolicyError`].
+/// Makes the error of a system call on this path a [`PolicyError`].
 pub(super) fn failed(path: &Path, call: &'static str) -> impl Fn(std::io::Error) -> PolicyError {
     let path = path.to_owned();
     move |error| PolicyError::Call { path: path.clone(), call, reason: error.to_string() }

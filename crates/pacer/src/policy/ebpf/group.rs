@@ -18,7 +18,8 @@ use super::object::{self, GOVERN, NOTES, PLACE, V4, V6};
 use super::places::{directory, homes, notes};
 use crate::policy::{Cgroup, Listed, Policy, PolicyError};
 
-/// The policies of one cgroup, pinned.
+/// All policies of one cgroup, as they are pinned in the BPF file system: maps of prefixes, and the
+/// program attached to the cgroup.
 pub(super) struct Group {
     home: PathBuf,
     cgroup: PathBuf,
@@ -29,8 +30,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Makes a group of policies of one cgroup, with its first policy. After an error nothing of it
-    /// is left.
+    /// Pins and attaches the group of a cgroup that has none yet, with its first policy. After an
+    /// error nothing of it is left.
     pub(super) fn make(home: &Path, cgroup: &Cgroup, first: &Policy) -> Result<(), PolicyError> {
         let made = Self::try_make(home, cgroup, first);
         if made.is_err() {
@@ -40,6 +41,7 @@ impl Group {
         made
     }
 
+    /// Like [`make`](Self::make), but an error leaves what was pinned before it.
     fn try_make(home: &Path, cgroup: &Cgroup, first: &Policy) -> Result<(), PolicyError> {
         for place in [directory().as_path(), home] {
             if !place.exists() {
@@ -89,10 +91,12 @@ impl Group {
         Ok(Some(Self { home: home.to_owned(), cgroup: OsStr::from_bytes(path).into(), id, v4, v6 }))
     }
 
+    /// Path of the cgroup when the group was made.
     pub(super) fn cgroup(&self) -> &Path {
         &self.cgroup
     }
 
+    /// The kernel's number of the cgroup; zero once it has been removed.
     pub(super) fn id(&self) -> u64 {
         self.id
     }
@@ -102,7 +106,7 @@ impl Group {
         self.id == 0
     }
 
-    /// Puts a policy in force; returns whether there was one for the same prefix.
+    /// Puts a policy in force for this cgroup; true if it replaced one for the same prefix.
     pub(super) fn put(&self, policy: &Policy) -> Result<bool, PolicyError> {
         let map = self.map(policy.to);
         let there = map.lookup(&layout::key(policy.to), MapFlags::empty()).map_err(refused(&self.home, "lookup"))?;
@@ -112,7 +116,7 @@ impl Group {
         Ok(replaced)
     }
 
-    /// Takes a policy out of force; false if there is none for that prefix.
+    /// Takes the policy for the prefix `to` out of force; false if there is none.
     pub(super) fn take(&self, to: Prefix) -> Result<bool, PolicyError> {
         match self.map(to).delete(&layout::key(to)) {
             Ok(()) => Ok(true),
@@ -121,6 +125,7 @@ impl Group {
         }
     }
 
+    /// Lists the policies of this cgroup.
     pub(super) fn policies(&self) -> Result<Vec<Listed>, PolicyError> {
         let is_gone = !Cgroup { path: self.cgroup.clone(), id: self.id }.is_there();
         let mut found = Vec::new();
@@ -139,12 +144,13 @@ impl Group {
         dismantle(&self.home)
     }
 
+    /// The map that holds prefixes of the same address family.
     fn map(&self, to: Prefix) -> &MapHandle {
         if to.address().is_ipv4() { &self.v4 } else { &self.v6 }
     }
 }
 
-/// All groups that can be opened; none if nothing is pinned.
+/// Opens the groups of all cgroups that have policies; empty if nothing is pinned.
 pub(super) fn groups() -> Result<Vec<Group>, PolicyError> {
     may()?;
     homes().iter().filter_map(|home| Group::open(home).transpose()).collect()
@@ -167,6 +173,7 @@ pub(super) fn dismantle(home: &Path) -> Result<(), PolicyError> {
     }
 }
 
+/// Attaches the program to the cgroup, and pins that attachment.
 fn attach(object: &mut Object, home: &Path, cgroup: &Cgroup) -> Result<(), PolicyError> {
     let directory = File::open(&cgroup.path).map_err(failed(&cgroup.path, "open"))?;
     let program = object.progs_mut().find(|program| program.name() == GOVERN).ok_or_else(|| lacks(home, "program"))?;
@@ -175,16 +182,19 @@ fn attach(object: &mut Object, home: &Path, cgroup: &Cgroup) -> Result<(), Polic
     link.pin(&path).map_err(refused(&path, "pin"))
 }
 
+/// Opens the pinned map that holds prefixes of this address family.
 fn open_map(home: &Path, to: Prefix) -> Result<MapHandle, PolicyError> {
     let path = home.join(if to.address().is_ipv4() { "v4" } else { "v6" });
     MapHandle::from_pinned_path(&path).map_err(refused(&path, "open"))
 }
 
+/// Writes a policy into a map of prefixes.
 fn write(map: &MapHandle, policy: &Policy, home: &Path) -> Result<(), PolicyError> {
     let value = layout::policy_bytes(policy);
     map.update(&layout::key(policy.to), &value, MapFlags::ANY).map_err(refused(home, "update"))
 }
 
+/// Error for a part that the eBPF object should have, and has not.
 fn lacks(home: &Path, call: &'static str) -> PolicyError {
     PolicyError::Call { path: home.to_owned(), call, reason: "the object lacks it".to_owned() }
 }

@@ -10,16 +10,17 @@ use crate::policy::{Governed, Policy};
 pub(super) const POLICY: usize = 64;
 /// Length of the eBPF program's `struct governed` in bytes.
 pub(super) const GOVERNED: usize = 120;
-/// Length of `struct governed` and `struct progress`, which the report writes one after the other.
+/// Length in bytes of a `struct governed` and the `struct progress` behind it, which the report
+/// writes for each socket.
 pub(super) const RECORD: usize = GOVERNED + 56;
 
-/// Longest name of an algorithm (`TCP_CA_NAME_MAX`, with the NUL).
+/// Length of the field for an algorithm's name in bytes (`TCP_CA_NAME_MAX`, with the NUL).
 const NAME: usize = 16;
 
-/// Names of the parts that a socket may have been refused, by bit.
+/// Names of the parts of a policy that the kernel may have refused to a socket, by bit.
 const PARTS: [&str; 4] = ["rate", "cc", "init-window", "max-window"];
 
-/// A prefix as key of the eBPF map: `struct key_v4` or `struct key_v6`.
+/// Encodes a prefix as key of the eBPF map: `struct key_v4` or `struct key_v6`.
 pub(super) fn key(to: Prefix) -> Vec<u8> {
     let mut key = u32::from(to.length()).to_ne_bytes().to_vec();
     match to.address() {
@@ -29,7 +30,7 @@ pub(super) fn key(to: Prefix) -> Vec<u8> {
     key
 }
 
-/// A policy as value of the eBPF map, `struct policy`, without connections so far.
+/// Encodes a policy as value of the eBPF map, `struct policy`, with no connections so far.
 pub(super) fn policy_bytes(policy: &Policy) -> [u8; POLICY] {
     let mut bytes = [0; POLICY];
     let mut put = |offset: usize, part: &[u8]| bytes[offset..offset + part.len()].copy_from_slice(part);
@@ -48,8 +49,8 @@ pub(super) fn policy_bytes(policy: &Policy) -> [u8; POLICY] {
     bytes
 }
 
-/// Policy in a `struct policy`, and the number of connections that it applies to; `None` if the
-/// bytes are too few, or the prefix cannot be.
+/// Decodes a `struct policy`: the policy, and the number of connections that have got it; `None` if
+/// the bytes are too few, or the prefix is impossible.
 pub(super) fn policy(bytes: &[u8]) -> Option<(Policy, u64)> {
     let fields = Fields(bytes);
     let length = u8::try_from(fields.u32(20)?).ok()?;
@@ -65,8 +66,8 @@ pub(super) fn policy(bytes: &[u8]) -> Option<(Policy, u64)> {
     Some((policy, fields.u64(0)?))
 }
 
-/// Contents of a record ([`RECORD`] bytes), without the path of the cgroup, and the cgroup's
-/// number; `None` if the bytes are no such record.
+/// Decodes the record of a socket ([`RECORD`] bytes): the socket, without the path of its cgroup,
+/// and the cgroup's number; `None` if the bytes are no such record.
 pub(super) fn record(bytes: &[u8]) -> Option<(Governed, u64)> {
     let (note, progress) = (Fields(bytes.get(..GOVERNED)?), Fields(bytes.get(GOVERNED..)?));
     let (policy, _) = policy(note.0.get(16..)?)?;
@@ -91,15 +92,16 @@ pub(super) fn record(bytes: &[u8]) -> Option<(Governed, u64)> {
     Some((governed, note.u64(8)?))
 }
 
-/// A rate in bytes per second, of which the kernel says by all ones that there is none.
+/// A rate in bytes per second as the kernel has it, where all ones mean that there is none.
 fn limit(bytes: u64) -> Option<Rate> {
     (bytes < u64::MAX).then_some(Rate::from_bytes_per_second(bytes))
 }
 
-/// Bytes of a C structure, read field by field.
+/// Bytes of a C structure, read field by field at their offsets; `None` for a field beyond the end.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
+    /// Bytes of the field at this offset.
     fn array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         self.0.get(offset..)?.first_chunk().copied()
     }
@@ -116,14 +118,15 @@ impl Fields<'_> {
         self.array(offset).map(u64::from_ne_bytes)
     }
 
-    /// The address in sixteen bytes, of which IPv4 takes the first four; `None` if the record is
-    /// too short.
+    /// The address in sixteen bytes at this offset, of which IPv4 takes the first four; `None` if
+    /// the record is too short.
     fn address(&self, offset: usize, ipv6: bool) -> Option<IpAddr> {
         let octets = self.array::<16>(offset)?;
         let [a, b, c, d, ..] = octets;
         Some(if ipv6 { Ipv6Addr::from(octets).into() } else { [a, b, c, d].into() })
     }
 
+    /// Name in the field at this offset, up to its NUL.
     fn text(&self, offset: usize) -> Option<String> {
         let bytes = self.array::<NAME>(offset)?;
         let text = bytes.split(|byte| *byte == 0).next()?;

@@ -19,19 +19,21 @@ pub(super) const V4: &str = "icdc_policy_v4";
 pub(super) const V6: &str = "icdc_policy_v6";
 /// Name of the eBPF map that holds the path of the cgroup.
 pub(super) const PLACE: &str = "icdc_place";
-/// Name of the eBPF program that runs when a connection is established.
+/// Name of the eBPF program that runs when a connection is established, and applies the policy to
+/// its socket.
 pub(super) const GOVERN: &str = "govern";
-/// Name of the eBPF program that lists sockets.
+/// Name of the eBPF program that lists the sockets under a policy.
 pub(super) const REPORT: &str = "report";
 
-/// Bytes aligned for loaders, which read structures in place.
+/// Bytes aligned to 8, as loaders need them, which read structures in place.
 #[repr(C, align(8))]
 struct Aligned<Bytes: ?Sized>(Bytes);
 
+/// The eBPF object (ELF) that was built from `c/policy.c`; empty if the build could not make it.
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/policy.bpf.o")));
 
-/// Loads the program for `cgroup`; it shares the pinned map of records, if there is one, with those
-/// of other cgroups.
+/// Loads the program that applies policies into the kernel for `cgroup`; it shares the pinned map
+/// of sockets' records, if there is one, with those of other cgroups.
 pub(super) fn govern(cgroup: &Cgroup) -> Result<Object, PolicyError> {
     let path = &cgroup.path;
     let mut open = open(path)?;
@@ -49,7 +51,8 @@ pub(super) fn govern(cgroup: &Cgroup) -> Result<Object, PolicyError> {
     open.load().map_err(refused(path, "the kernel refuses the program"))
 }
 
-/// Loads the program that lists sockets under a policy; the map of their records must be pinned.
+/// Loads the program that lists the sockets under a policy into the kernel; the map of their
+/// records must be pinned.
 pub(super) fn report() -> Result<Object, PolicyError> {
     let mut open = open(&notes())?;
     leave_out(&mut open, GOVERN);
@@ -64,6 +67,7 @@ pub(super) fn report() -> Result<Object, PolicyError> {
     })
 }
 
+/// Opens the eBPF object without loading anything yet; `path` is named in errors.
 fn open(path: &Path) -> Result<OpenObject, PolicyError> {
     if OBJECT.0.is_empty() {
         let reason = option_env!("ICDC_PACER_WITHOUT_EBPF").unwrap_or("this build has no eBPF objects");
@@ -74,12 +78,14 @@ fn open(path: &Path) -> Result<OpenObject, PolicyError> {
     opened.map_err(refused(path, "the object cannot be read"))
 }
 
+/// Keeps the program of this name in the object from being loaded.
 fn leave_out(open: &mut OpenObject, program: &str) {
     for mut program in open.progs_mut().filter(|one| one.name() == program) {
         program.set_autoload(false);
     }
 }
 
+/// Makes the object use the pinned map of sockets' records, if there is one, in place of its own.
 fn share_notes(open: &mut OpenObject) -> Result<(), PolicyError> {
     let path = notes();
     if path.exists()

@@ -10,7 +10,7 @@ pub(super) fn directory() -> PathBuf {
     Path::new(PINS).join("policy")
 }
 
-/// Path of the directory in which the policies of the cgroup with this id are pinned.
+/// Path of the directory in which the policies of the cgroup with this number are pinned.
 pub(super) fn home(id: u64) -> PathBuf {
     directory().join(id.to_string())
 }

@@ -15,7 +15,8 @@ use super::object::{self, NOTES, REPORT};
 use super::places::notes;
 use crate::policy::{Governed, PolicyError};
 
-/// Lister of the sockets under a policy.
+/// Lister of the sockets under a policy in all network namespaces, by a program that is loaded into
+/// the kernel.
 #[derive(Debug)]
 pub struct Watch {
     /// The loaded iterator; `None` if no map of records was pinned when this was opened, because no
@@ -23,6 +24,7 @@ pub struct Watch {
     report: Option<Report>,
 }
 
+/// The loaded program that lists sockets, attached to the map of their records.
 #[derive(Debug)]
 struct Report {
     // Dropped before the object.
@@ -31,7 +33,7 @@ struct Report {
 }
 
 impl Watch {
-    /// Prepares for listing sockets.
+    /// Loads the program that lists sockets, unless no policy is in force.
     ///
     /// # Errors
     /// See [`PolicyError`].

@@ -298,7 +298,7 @@ pub struct Placed {
     pub peer_is_gone: bool,
 }
 
-/// Destination of one source.
+/// Place at the destination that one source goes to: a name in a directory, or a directory itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The source goes into a directory under this name.
@@ -375,7 +375,7 @@ impl Extra {
     }
 }
 
-/// Outcome of listing a directory.
+/// Outcome of listing a directory of the destination: its extra items, and the number of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedExtras {
     /// The extra items of the directory.
@@ -393,7 +393,8 @@ pub struct MadeSnapshot {
     pub all: Vec<SnapshotTime>,
 }
 
-/// An item to be examined.
+/// An announced item whose name at the destination is to be examined, to decide what is wanted of
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Examination {
     /// Id of the item.
@@ -402,7 +403,8 @@ pub struct Examination {
     pub question: Question,
 }
 
-/// Question of an examination.
+/// Question that an examination of an item's name answers: anything that is wanted, or only the
+/// contents or the attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Anything that is wanted of the item; nothing has been decided about it.
@@ -423,7 +425,7 @@ pub struct Reference {
     pub method: Method,
 }
 
-/// Place of the file from which an item is made.
+/// Place of the file at the receiver from which an item, or blocks of it, are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReferencePlace {
     /// It is the item's counterpart in the reference directory of this number, from 0.
@@ -454,7 +456,7 @@ pub enum Method {
     Copy,
 }
 
-/// A small file in a payload.
+/// A small file in the payload of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Id of the item.
@@ -467,7 +469,8 @@ pub struct Piece {
     pub digest: Digest,
 }
 
-/// Reason for which a small file is not staged.
+/// Reason for which a small file is not under its staging name: its contents are damaged, or it
+/// could not be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotStaged {
     /// The contents do not match their digest.
@@ -489,7 +492,7 @@ pub struct Stored {
     pub streamed: Option<Streamed>,
 }
 
-/// The first name of a file with several.
+/// The first name of a file with several, to which further names are linked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstName {
     /// The directory, which may have been finished meanwhile.
@@ -543,7 +546,7 @@ impl From<Failure> for NotRenamed {
     }
 }
 
-/// Names to be made durable.
+/// Names to be made durable by a flush, after items got them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Names {
     /// Names in a few directories, each of which is flushed by itself.
@@ -552,7 +555,7 @@ pub enum Names {
     OnFileSystems(Vec<u64>),
 }
 
-/// An event for the user and the counters.
+/// Event of an item, a deletion or a snapshot at the receiver, for the user and the counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notification {
     /// An item has its final name.

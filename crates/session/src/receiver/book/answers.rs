@@ -17,7 +17,8 @@ use super::resume::verdict::Verdict;
 use super::state::{ItemState, NameFlush, Tracked};
 use crate::Failure;
 
-/// Contents of a large file that are requested.
+/// Contents of a file of more than a pack's limit that are to be requested, with what is there of
+/// them.
 pub(super) struct LargeContents {
     /// Length of the file in bytes; of a stream, the most that it may have.
     pub(super) size: u64,

@@ -45,7 +45,8 @@ impl<P> Book<P> {
         self.leave(id, Progress::Failed);
     }
 
-    /// Records that an item has nothing unfinished in its directory any more.
+    /// Notes in the run's journal, if there is one, that a large item has nothing unfinished in its
+    /// directory any more, and requests that a large file be dropped.
     pub(super) fn release(&mut self, id: EntryId) {
         if let Some(Tracked { item, .. }) = self.items.get(&id)
             && self.is_journaled

@@ -39,12 +39,14 @@ impl<P> Book<P> {
         self.proceed();
     }
 
-    /// Handles an answer of the sender.
+    /// Handles the sender's answer to a `Ready`: it is connected, so that steps that waited are
+    /// taken.
     pub(super) fn confirmed(&mut self) {
         self.questions.on_answer();
         self.take_confirmed();
     }
 
+    /// Takes the steps that have waited for the sender's confirmation and have it now.
     fn take_confirmed(&mut self) {
         while let Some(step) = self.questions.next() {
             match step {
@@ -61,6 +63,8 @@ impl<P> Book<P> {
         self.questions.take_waiting().into_iter().for_each(|step| self.give_up(step));
     }
 
+    /// Gives up a step that waits for the sender's confirmation: an item that was to be published
+    /// fails, as one that a later run can continue; any other step is dropped.
     fn give_up(&mut self, step: Step) {
         let Step::Publish(id) = step else { return };
         self.ask(Action::Discard(id));

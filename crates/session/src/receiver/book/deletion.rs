@@ -21,13 +21,15 @@ use super::state::SessionStage;
 use crate::{Failure, SessionError};
 
 impl<P> Book<P> {
+    /// Whether this run deletes what the source does not have: a mirror does, but for the dry run
+    /// of a snapshot.
     fn deletes(&self) -> bool {
         let options = &self.settings.options;
         // A dry run compares with the newest snapshot, which stays as it is.
         options.delete.is_some() && !(options.dry_run && options.snapshot.is_some())
     }
 
-    /// Records the name of an announced entry.
+    /// Records the name of an announced entry, so that a mirror does not delete what has it.
     pub(super) fn note_source_name(&mut self, entry: &Entry) {
         if !self.deletes() {
             return;
@@ -41,7 +43,8 @@ impl<P> Book<P> {
         self.extras.on_entry(entry.id, entry.parent, &entry.name, is_directory);
     }
 
-    /// Records names that the source has and that are not announced.
+    /// Records names that the source has and that are not announced, so that a mirror does not
+    /// delete what has them.
     pub(super) fn left_out(&mut self, directory: EntryId, what: LeftOut) -> Result<(), SessionError> {
         let open = self.extras.open.get_mut(&directory);
         let open = open.ok_or_else(|| SessionError::Protocol("names are left out of no open directory".into()))?;
@@ -89,7 +92,8 @@ impl<P> Book<P> {
         }
     }
 
-    /// Path from the transfer root of a directory with this path at the destination.
+    /// Path from the transfer root, over which the rules against deletion are, of the directory
+    /// that has this path at the destination.
     pub(super) fn source_path(&self, source: u32, path: &[u8]) -> Vec<u8> {
         let SessionStage::Running(run) = &self.stage else { return path.to_vec() };
         let Some(named) = run.sources.get(source as usize) else { return path.to_vec() };
@@ -196,6 +200,8 @@ impl<P> Book<P> {
         self.proceed();
     }
 
+    /// Ends the deletion for this reason with nothing deleted; where a snapshot is made, that stays
+    /// unfinished.
     fn refuse_deletion(&mut self, reason: String) {
         if self.has_snapshot_ahead() {
             self.fail_obstacles("the snapshot is not complete");
@@ -208,6 +214,8 @@ impl<P> Book<P> {
         self.end_deletion();
     }
 
+    /// Marks the deletion as ended, and tells the sender, which waits for it, unless a snapshot is
+    /// still to be made.
     fn end_deletion(&mut self) {
         self.extras = Extras { stage: Stage::Ended, ..Extras::default() };
         if !self.has_snapshot_ahead() {

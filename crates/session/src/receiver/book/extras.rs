@@ -43,7 +43,7 @@ pub(super) enum Replacement {
     Item { item: Box<Item>, digest: Option<FileDigest>, bytes: ByteCount },
 }
 
-/// Progress of a deletion.
+/// Progress of the deletion of a mirror's extra items.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Items are announced and copied.
@@ -100,6 +100,7 @@ impl Extras {
         }
     }
 
+    /// Refuses the deletion, so that nothing is deleted; the first reason counts.
     pub(super) fn refuse(&mut self, reason: impl FnOnce() -> String) {
         if self.refusal.is_none() {
             self.refusal = Some(reason());

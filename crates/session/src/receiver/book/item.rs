@@ -24,7 +24,7 @@ pub struct DirectoryPlace {
     pub inode: u64,
 }
 
-/// A name in a directory.
+/// A name at the destination, which one item at a time may make.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Identity of the directory.
@@ -49,7 +49,7 @@ pub struct Item {
 }
 
 impl Item {
-    /// Bytes of its path and attributes.
+    /// Bytes of its path and attributes, which count towards the limit on pending entries.
     #[must_use]
     pub fn weight(&self) -> usize {
         entry_weight(&self.entry, &self.path)
@@ -134,10 +134,10 @@ impl<'a> Restored<'a> {
     }
 }
 
-/// Bit of a directory's mode by which new items in it get its group.
+/// Set-group-id bit of a directory's mode, by which new items in it get its group.
 const SET_GROUP_ID: u16 = 0o2000;
 
-/// Whether a change leaves that bit of directories as it is.
+/// Whether a change of modes leaves the set-group-id bit of directories as it is.
 fn keeps_group(change: &ModeChange) -> bool {
     !change.is_of(true) || change.kept & SET_GROUP_ID != 0
 }

@@ -13,7 +13,7 @@ use crate::{ById, SessionError};
 /// Estimated memory for each parent directory in a chain, besides its name, in bytes.
 const TRAIL_STEP: usize = 64;
 
-/// A directory that is being filled.
+/// A directory that is being filled: some of its children are not announced or not done.
 #[derive(Debug)]
 pub(super) struct Level {
     pub(super) entry: Entry,
@@ -56,6 +56,7 @@ pub(super) struct ChildPosition {
 }
 
 impl Level {
+    /// A directory of which no child is announced yet.
     pub(super) fn new(entry: Entry, source: u32, path: Vec<u8>, depth: usize, state: DirectoryState) -> Self {
         Self { entry, path, state, source, depth, pending: 0, ended: false, remembered: false, lot: None }
     }
@@ -65,7 +66,7 @@ impl Level {
         self.path.len() + TRAIL_STEP * (self.depth + 1)
     }
 
-    /// Bytes of its path and attributes.
+    /// Bytes of its path and attributes, which count towards the limit on pending entries.
     pub(super) fn weight(&self) -> usize {
         entry_weight(&self.entry, &self.path)
     }
@@ -86,6 +87,7 @@ impl Levels {
         self.open.is_empty()
     }
 
+    /// The directory of this entry; `None` if it is not being filled.
     pub(super) fn get_mut(&mut self, id: EntryId) -> Option<&mut Level> {
         self.open.get_mut(&id)
     }
@@ -185,6 +187,8 @@ impl Levels {
         done
     }
 
+    /// The directory that an entry was announced in; `None` for a source itself, and if it is not
+    /// being filled.
     fn parent_of(&mut self, entry: &Entry) -> Option<&mut Level> {
         match entry.parent {
             Parent::Source(_) => None,

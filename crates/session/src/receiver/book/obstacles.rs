@@ -170,6 +170,8 @@ impl<P> Book<P> {
         }
     }
 
+    /// Ends an item that has taken the name of its obstacle: notes it in the run's journal and
+    /// reports it as published. `shown`: its modification time there.
     fn end_replaced(
         &mut self,
         item: &Item,
@@ -187,6 +189,8 @@ impl<P> Book<P> {
         self.notify(Notification::Published { path: item.path.clone(), file });
     }
 
+    /// Reports the failure of what is complete and does not get the name of its obstacle; the same
+    /// command can continue with it.
     fn fail_replacement(&mut self, replacement: Replacement, failure: Failure) {
         let (entry, path) = match replacement {
             Replacement::Underway => return,

@@ -40,7 +40,8 @@ pub(super) struct Owners {
     changes_any: bool,
 }
 
-/// Users, or groups.
+/// Mapping of the sender's users, or of its groups, to numbers here: the rules, and the names that
+/// were told.
 #[derive(Debug, Default)]
 struct Accounts {
     by: OwnersBy,
@@ -56,6 +57,7 @@ struct Rule {
     to: u32,
 }
 
+/// The users or groups of the sender that a rule is about, with its pattern of names compiled.
 #[derive(Debug)]
 enum From {
     Ids(u32, u32),
@@ -65,6 +67,7 @@ enum From {
 }
 
 impl Owners {
+    /// The mapping by the rules of the request, whose targets have these numbers here.
     pub(super) fn new(mapping: &OwnerMapping, targets: &Targets) -> Self {
         Self {
             users: Accounts::new(mapping.by, &mapping.users, &targets.users),
@@ -74,7 +77,8 @@ impl Owners {
         }
     }
 
-    /// Learns names that the sender has told.
+    /// Records names of users and groups that the sender has told; fails if it was not asked for
+    /// them.
     pub(super) fn learn(&mut self, users: &[KnownOwner], groups: &[KnownOwner]) -> Result<(), SessionError> {
         if !self.needs_names {
             return Err(SessionError::Protocol("it tells names of owners, and was not asked for them".into()));
@@ -83,7 +87,7 @@ impl Owners {
         self.groups.learn(groups)
     }
 
-    /// Whether any number may be another one here.
+    /// Whether a user or group of the sender may get another number here.
     pub(super) fn change_any(&self) -> bool {
         self.changes_any
     }
@@ -108,11 +112,14 @@ impl Owners {
 }
 
 impl Accounts {
+    /// The mapping of users, or of groups, by these rules, whose targets have these numbers here.
     fn new(by: OwnersBy, rules: &[OwnerRule], targets: &[u32]) -> Self {
         let rules = rules.iter().zip(targets).map(|(rule, to)| Rule { from: From::new(&rule.from), to: *to }).collect();
         Self { by, rules, told: HashMap::new() }
     }
 
+    /// Records the numbers here of those whose names the sender tells; fails if a name is told
+    /// twice, or too many are.
     fn learn(&mut self, told: &[KnownOwner]) -> Result<(), SessionError> {
         for KnownOwner { id, name, here } in told {
             // The sender chooses names: none of them makes root's what was not.
@@ -128,6 +135,8 @@ impl Accounts {
         }
     }
 
+    /// Number here of a user or group of the sender: as found by its name if that was told, else by
+    /// the rules for one without a name, else its own.
     fn number(&self, id: u32) -> u32 {
         self.told.get(&id).copied().unwrap_or_else(|| self.ruled(id, b"").unwrap_or(id))
     }
@@ -139,6 +148,7 @@ impl Accounts {
 }
 
 impl From {
+    /// Compiles whom a rule is about; a pattern without wildcards is a name.
     fn new(from: &OwnerPattern) -> Self {
         match from {
             OwnerPattern::Ids { first, last } => Self::Ids(*first, *last),
@@ -150,6 +160,7 @@ impl From {
         }
     }
 
+    /// Whether a rule is about the user or group of this number and name, which is empty for none.
     fn matches(&self, id: u32, name: &[u8]) -> bool {
         match self {
             Self::Ids(first, last) => (*first..=*last).contains(&id),

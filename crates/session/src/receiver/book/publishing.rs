@@ -33,6 +33,8 @@ impl<P> Book<P> {
         self.end_on_error(outcome);
     }
 
+    /// Checks small files that have arrived against their announcements, and requests that those
+    /// that are wanted be written under staging names.
     fn pack(&mut self, items: &[PackItem], length: usize, payload: P) -> Result<(), SessionError> {
         match self.stage {
             SessionStage::Running(_) => {}
@@ -82,7 +84,7 @@ impl<P> Book<P> {
         self.end_on_error(outcome);
     }
 
-    /// Handles a large file that is complete.
+    /// Handles a large file that is complete under its staging name and is to get its final one.
     pub fn on_stored(&mut self, now: Time, id: EntryId, stored: Stored) {
         self.last = now;
         match self.items.get_mut(&id) {
@@ -143,6 +145,7 @@ impl<P> Book<P> {
         }
     }
 
+    /// Turns the entry of a hard link into that of a file, and asks the sender for its contents.
     fn want_contents_of_link(&mut self, id: EntryId, why: Apart) {
         let Some(Tracked { item, .. }) = self.items.get_mut(&id) else { return };
         let EntryKind::HardLink { size, version, sparse, .. } = item.entry.kind else { return };
@@ -236,6 +239,8 @@ impl<P> Book<P> {
         }
     }
 
+    /// The request to give a staged item its final name, with the guard of that; `None` if it is
+    /// not staged.
     fn publication(&self, id: EntryId) -> Option<Publication> {
         let ItemState::Staged { origin, is_durable, .. } = self.state(id)? else { return None };
         // What was compared with the medium is not read again.
@@ -313,11 +318,14 @@ impl<P> Book<P> {
         self.proceed();
     }
 
+    /// Requests that names be made durable, for this purpose.
     pub(super) fn flush_names(&mut self, purpose: NameFlush, names: Names) {
         self.naming.push_back(purpose);
         self.ask(Action::FlushNames(names));
     }
 
+    /// Ends items whose final names are durable: notes them in the run's journal, reports them to
+    /// the sender, and removes them from the book.
     fn end_all_published(&mut self, published: Vec<EntryId>) {
         self.note_published(&published);
         // Until the next action a file's journal shows a later run that the file is complete.
@@ -348,6 +356,7 @@ impl<P> Book<P> {
         }
     }
 
+    /// Requests that published files be noted in the run's journal, if there is one.
     fn note_published(&mut self, published: &[EntryId]) {
         if !self.is_journaled {
             return;
@@ -363,6 +372,7 @@ impl<P> Book<P> {
         self.ask(Action::NotePublished(records));
     }
 
+    /// Reports published items to the sender, and adds their lines to the receipt.
     fn report_done(&mut self, published: &[EntryId]) {
         let (mut done, mut answers) = (Vec::new(), Vec::new());
         for id in published {

@@ -22,7 +22,7 @@ pub(super) struct Questions {
     about_item: u32,
 }
 
-/// A question whether the sender is connected.
+/// A question to the sender whether it is connected, with the step that waits for the answer.
 #[derive(Debug)]
 struct Question {
     /// Number of the answer that counts; `None` until the question is sent.

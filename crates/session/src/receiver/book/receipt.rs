@@ -17,7 +17,7 @@ use crate::SessionError;
 use crate::receipt::MAX_WAITING_AT_RECEIVER;
 
 impl<P> Book<P> {
-    /// Adds the line of a tracked item.
+    /// Adds the line of a tracked item that the destination has to the receipt, if one is made.
     pub(super) fn deliver(&mut self, id: EntryId, status: Status, digest: Option<FileDigest>) {
         let Some(Tracked { item, .. }) = self.items.get(&id) else { return };
         if let ReceiptStage::Listing { lines, .. } = &mut self.receipt {
@@ -26,7 +26,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Adds the line of a directory that is there.
+    /// Adds the line of a directory that the destination has to the receipt, if one is made.
     pub(super) fn deliver_directory(&mut self, id: EntryId) {
         let ReceiptStage::Listing { lines, .. } = &mut self.receipt else { return };
         if let Some(level) = self.levels.get_mut(id) {
@@ -42,13 +42,15 @@ impl<P> Book<P> {
         }
     }
 
-    /// Records the name of the snapshot that the items are in.
+    /// Records the name of the snapshot that the items are in, for the receipt.
     pub(super) fn deliver_snapshot(&mut self, time: SnapshotTime) {
         if let ReceiptStage::Listing { snapshot, .. } = &mut self.receipt {
             *snapshot = Some(time);
         }
     }
 
+    /// Passes lines that are in order on to the executor once they are enough; ends the session if
+    /// too many wait for an item that has not ended.
     fn add_to_receipt(&mut self) {
         let ReceiptStage::Listing { lines, .. } = &mut self.receipt else { return };
         if lines.held() > MAX_WAITING_AT_RECEIVER {

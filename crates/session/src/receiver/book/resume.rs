@@ -32,7 +32,8 @@ use super::action::{Method, Question, Reference, ReferencePlace};
 use super::item::Item;
 use crate::Failure;
 
-/// Parameters of the decision about an item.
+/// Options of the request, and whether existing names may be replaced: by these it is decided what
+/// is wanted of an item.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
     /// Options of the request.
@@ -42,7 +43,8 @@ pub struct Terms<'a> {
     pub only_new: bool,
 }
 
-/// Answers `question` about an item.
+/// Decides what has to be transferred of an item, by what the destination has; `question` says how
+/// much of that is still open.
 ///
 /// # Errors
 /// If the item cannot be done.
@@ -97,10 +99,10 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
     Ok(verdict)
 }
 
-/// All contents of an item are wanted.
+/// Verdict: all contents of an item are wanted.
 const EVERYTHING: Verdict = Verdict::Contents { held: None };
 
-/// The item is made as a copy of the file that has its name.
+/// Verdict: the item is made as a copy of the file that has its name.
 const ITSELF: Verdict = Verdict::Reference(Reference { place: ReferencePlace::Itself, method: Method::Copy });
 
 /// Whether a mirror may have an item under another name: a file with contents that is new there.
@@ -172,7 +174,8 @@ fn is_kept(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Kept
     }
 }
 
-/// Verdict on an item that no earlier run has published.
+/// Verdict on an item that is neither published nor left alone: its contents are wanted, less what
+/// an earlier run has left or another file has in common. Fails if something is in its way.
 fn contents(
     item: &Item,
     question: Question,

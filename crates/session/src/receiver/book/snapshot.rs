@@ -81,11 +81,14 @@ impl<P> Book<P> {
         self.end_snapshot();
     }
 
+    /// Tells the user and the sender what has become of the snapshot, or of an older one.
     fn tell_snapshot(&mut self, news: SnapshotNews) {
         self.notify(Notification::Snapshot(news.clone()));
         self.reply(Message::Snapshot(news));
     }
 
+    /// Ends the stage of the destination's snapshot, made or refused, and tells the sender, which
+    /// waits for it, that nothing more is deleted.
     fn end_snapshot(&mut self) {
         self.snapshot = SnapshotStage::Ended;
         self.reply(Message::Deletion(Deletion::Ended));

@@ -3,7 +3,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
-/// Names of one directory that its source has.
+/// Names that the source has in one directory, as hashes: a mirror deletes nothing of these names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceNames {
     hashes: Vec<u64>,
@@ -34,6 +34,7 @@ impl SourceNames {
     }
 }
 
+/// Hash by which a name is kept.
 fn hash(name: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(name);

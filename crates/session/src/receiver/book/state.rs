@@ -109,7 +109,7 @@ impl Queue {
     }
 }
 
-/// Progress of the announcements and of the run.
+/// Progress of the announcements: open, complete, or ended by the link; and completion of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// More entries may be announced.
@@ -153,7 +153,7 @@ pub(super) enum ReceiptStage {
     Failed(Vec<u8>),
 }
 
-/// Progress of a snapshot.
+/// Progress of the snapshot that a run makes in the destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SnapshotStage {
     /// Items are copied, and what the source does not have is deleted.
@@ -218,7 +218,8 @@ pub(super) enum ItemState {
     },
 }
 
-/// Comparison of an item with files of the destination.
+/// Comparison of an item, whose digest the sender has told, with files of the destination that may
+/// have become it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Comparison {
     /// Digest of the item.
@@ -257,7 +258,7 @@ impl ItemState {
     }
 }
 
-/// Purpose of a flush of names.
+/// Purpose of a flush of names, by which its outcome is handled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NameFlush {
     /// The flush makes the names of the present lot durable.
@@ -270,7 +271,7 @@ pub(super) enum NameFlush {
     Skipped(Vec<EntryId>),
 }
 
-/// A directory whose children are all done.
+/// A directory whose children are all done, until its own attributes are set and durable.
 pub(super) struct Finishing {
     pub(super) path: Vec<u8>,
     /// Lot with which the directory itself became durable, or was to; `None` unless it was made.
@@ -294,7 +295,7 @@ pub(super) struct Announced {
     pub(super) examined: usize,
 }
 
-/// An item whose directory may not be made yet.
+/// An announced item whose directory may not be made yet, so that it is not tracked so far.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) entry: Entry,

@@ -108,7 +108,7 @@ pub struct Read {
     pub contents: Contents,
 }
 
-/// Expected contents of a block.
+/// Expected contents of a block, with which what the medium gives back is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// Data with this digest.
@@ -130,7 +130,7 @@ impl Contents {
     }
 }
 
-/// Reason for which a file is given up.
+/// Reason for which a large file is given up, at either end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// The sender or the executor has reported this failure.

@@ -63,7 +63,7 @@ impl Written {
     }
 }
 
-/// Next step after a sync.
+/// Next step after the sync of a checkpoint: note its blocks, or report it as complete.
 pub(super) enum Synced {
     /// These blocks, durable now, are to be noted in the journal.
     Note(Vec<(u32, Digest)>),

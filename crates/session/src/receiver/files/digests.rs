@@ -5,7 +5,8 @@ use icdc_protocol::digest::{self, RootHasher};
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_HASHED_HOLES};
 use icdc_protocol::message::FileDigest;
 
-/// Digest, of the same kind as `like`, of a file with these `blocks`, all others being zero.
+/// Digest, of the same kind as `like`, of a file with these `blocks`, all others being zero. Never
+/// `None`.
 #[must_use]
 pub fn digest_like(like: &FileDigest, blocks: &BlockMap) -> Option<FileDigest> {
     let size = blocks.size();

@@ -3,7 +3,7 @@
 use icdc_protocol::block_map::BlockMap;
 use icdc_units::ByteCount;
 
-/// A large file before anything of it is opened.
+/// A large file whose blocks are going to arrive, before its part file is opened.
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// Length of the complete file.
@@ -15,7 +15,7 @@ pub struct Expected {
     pub held: Option<BlockMap>,
 }
 
-/// Length of a file whose blocks arrive.
+/// Length of a file whose blocks arrive: known, or that of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// It is known from the announcement.

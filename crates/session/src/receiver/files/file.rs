@@ -17,7 +17,7 @@ use super::receiving::{End, Receiving};
 use super::size::{Mismatch, Size};
 use crate::failure::Failure;
 
-/// State machine of one large file.
+/// State machine of one large file, from the request of its blocks until it leaves the machine.
 #[derive(Debug)]
 pub(super) struct File<B> {
     id: EntryId,
@@ -84,6 +84,7 @@ enum Reason {
 
 /// Events of the file; `context` is the state that it shares with the session's other files.
 impl<B> File<B> {
+    /// A file whose blocks are expected; it is opened at once if an earlier run has left some.
     pub(super) fn new(id: EntryId, expected: Expected, context: &mut Context<B>) -> Self {
         let Expected { length, sparse, held } = expected;
         let mut file = Self { id, size: Size::new(length), sparse, pending: 0, phase: Phase::Expected };
@@ -93,10 +94,13 @@ impl<B> File<B> {
         file
     }
 
+    /// Whether the file has left the machine, and nothing more is done about it.
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended)
     }
 
+    /// Handles a block that has arrived, with the digest in its header: it is written once the file
+    /// is open.
     pub(super) fn on_block(&mut self, index: u32, value: Digest, block: B, context: &mut Context<B>) {
         if matches!(self.phase, Phase::Expected) {
             self.open(None, context);
@@ -126,6 +130,7 @@ impl<B> File<B> {
         }
     }
 
+    /// Handles that this block of a stream is not whole, but of this length, and hence the last.
     pub(super) fn on_last_of_stream(&mut self, index: u32, length: ByteCount, context: &mut Context<B>) {
         match self.size.with_last(index, length) {
             Ok(size) => self.size = size,
@@ -133,6 +138,8 @@ impl<B> File<B> {
         }
     }
 
+    /// Handles a difference from which the block cannot be put together: the sender is asked for
+    /// the whole block.
     pub(super) fn on_outdated(&mut self, index: u32, context: &mut Context<B>) {
         if matches!(self.phase, Phase::Expected) {
             self.open(None, context);
@@ -170,6 +177,7 @@ impl<B> File<B> {
         }
     }
 
+    /// Handles the sender's end of the file: the number of blocks sent, and the file's digest.
     pub(super) fn on_end(&mut self, announced: End, context: &mut Context<B>) {
         if matches!(self.phase, Phase::Expected) {
             self.open(None, context);
@@ -209,6 +217,7 @@ impl<B> File<B> {
         self.advance(context);
     }
 
+    /// Handles the outcome of [`Action::Open`]; what has arrived meanwhile is written.
     pub(super) fn on_opened(&mut self, outcome: Result<Opened, Failure>, context: &mut Context<B>) {
         let Phase::Opening { held, waiting, outdated, end } = std::mem::replace(&mut self.phase, Phase::Ended) else {
             return;
@@ -244,6 +253,7 @@ impl<B> File<B> {
         self.advance(context);
     }
 
+    /// Handles the outcome of writing a block.
     pub(super) fn on_written(&mut self, index: u32, outcome: Result<(), Failure>, now: Time, context: &mut Context<B>) {
         self.pending -= 1;
         let length = self.size.length_of(index);
@@ -258,6 +268,7 @@ impl<B> File<B> {
         }
     }
 
+    /// Handles the outcome of the sync of a checkpoint, whose blocks are then noted in the journal.
     pub(super) fn on_synced(&mut self, outcome: Result<(), Failure>, context: &mut Context<B>) {
         self.pending -= 1;
         let id = self.id;
@@ -280,6 +291,7 @@ impl<B> File<B> {
         }
     }
 
+    /// Handles the outcome of noting durable blocks in the journal.
     pub(super) fn on_noted(&mut self, outcome: Result<(), Failure>, context: &mut Context<B>) {
         self.pending -= 1;
         let Some(blocks) = self.blocks() else { return };
@@ -293,6 +305,7 @@ impl<B> File<B> {
         }
     }
 
+    /// Handles the outcome of setting the file's length and metadata.
     pub(super) fn on_finished(&mut self, outcome: Result<(), Failure>, context: &mut Context<B>) {
         self.pending -= 1;
         match (std::mem::replace(&mut self.phase, Phase::Ended), outcome) {
@@ -319,6 +332,8 @@ impl<B> File<B> {
         }
     }
 
+    /// Handles the ranges of block numbers that hold data on the medium, all of which is then read
+    /// back.
     pub(super) fn on_data_found(&mut self, outcome: Result<Vec<Range<u32>>, Failure>, context: &mut Context<B>) {
         self.pending -= 1;
         match (std::mem::replace(&mut self.phase, Phase::Ended), outcome) {
@@ -337,6 +352,7 @@ impl<B> File<B> {
         }
     }
 
+    /// Handles the comparison of a block on the medium; `good`: it contains what it should.
     pub(super) fn on_compared(&mut self, index: u32, good: bool, context: &mut Context<B>) {
         self.pending -= 1;
         match &mut self.phase {
@@ -475,6 +491,7 @@ impl<B> File<B> {
         context.push(Action::FindData { id: self.id });
     }
 
+    /// Reports the file as complete and durable under its staging name; it leaves the machine.
     fn stored(&mut self, context: &mut Context<B>) {
         if let Phase::Flushing { digest, .. } | Phase::ReadingBack { digest, .. } = self.phase {
             self.phase = Phase::Ended;
@@ -525,17 +542,21 @@ impl<B> File<B> {
         }
     }
 
+    /// Requests that the part file and its journal be opened. `held`: blocks that an earlier run
+    /// has left in it.
     fn open(&mut self, held: Option<BlockMap>, context: &mut Context<B>) {
         self.phase = Phase::Opening { held, waiting: Vec::new(), outdated: Vec::new(), end: None };
         self.pending += 1;
         context.push(Action::Open { id: self.id });
     }
 
+    /// Requests that all completed writes be made durable.
     fn sync(&mut self, context: &mut Context<B>) {
         self.pending += 1;
         context.push(Action::Sync { id: self.id });
     }
 
+    /// The blocks of the file while it is open; `None` before and after.
     fn blocks(&mut self) -> Option<&mut Blocks> {
         match &mut self.phase {
             Phase::Receiving(Receiving { blocks, .. })

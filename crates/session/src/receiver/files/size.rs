@@ -7,7 +7,7 @@ use icdc_units::ByteCount;
 
 use super::expected::Length;
 
-/// Size of a file.
+/// Size of a large file whose blocks arrive; that of a stream is known only at its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Size {
     /// The size is known from the announcement.

@@ -14,6 +14,7 @@ use super::{MAX_DESCRIBED, Sender};
 use crate::error::SessionError;
 
 impl Sender {
+    /// Handles a message from the receiver; the error, if there is one, ends the session.
     pub(super) fn handle(&mut self, message: Message) -> Result<(), SessionError> {
         match message {
             Message::Ready(ready) => {
@@ -128,6 +129,8 @@ impl Sender {
         }
     }
 
+    /// Handles the receiver's answers to announced entries; the small files that it wants go in
+    /// packs.
     fn wants(&mut self, wants: Wants) -> Result<(), SessionError> {
         self.receiver_has_begun = true;
         let mut small = Vec::new();
@@ -210,6 +213,8 @@ impl Sender {
         Ok(())
     }
 
+    /// Handles what has become of an item at the receiver: settles it, or ends a directory. Fails
+    /// if a file was published with another digest than was sent.
     fn done(&mut self, done: Done) -> Result<(), SessionError> {
         let Done { id, outcome } = done;
         let Some(item) = self.ledger.pending(id) else {

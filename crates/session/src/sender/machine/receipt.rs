@@ -10,7 +10,7 @@ use super::Sender;
 use crate::error::SessionError;
 
 impl Sender {
-    /// Records that the receiver has an announced item.
+    /// Adds the line of an announced item that the receiver has to the receipt, if one is given.
     pub(super) fn note_delivered(&mut self, item: &Item, status: Status, digest: Option<FileDigest>) {
         if let Some(receipt) = &mut self.receipt {
             receipt.note(item, status, digest);
@@ -18,7 +18,8 @@ impl Sender {
         }
     }
 
-    /// Records that the receiver has the pending item of this id.
+    /// Adds the line of the pending item of this id, which the receiver has, to the receipt, if one
+    /// is given; fails if the receiver has not begun that.
     pub(super) fn note_pending_delivered(
         &mut self,
         id: EntryId,
@@ -34,7 +35,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Hands lines on, once they are many.
+    /// Passes lines of the receipt on to the executor, once they are enough.
     fn write_lines(&mut self) {
         let lines = self.receipt.as_mut().and_then(Receipt::take_chunk).map(ReceiptText::Items);
         self.actions.extend(lines.map(Action::Receipt));
@@ -45,7 +46,8 @@ impl Sender {
         self.receipt.as_ref().is_none_or(Receipt::has_room)
     }
 
-    /// Handles what the receiver tells of the receipt.
+    /// Handles a part of the receipt from the receiver: its beginning, its signature, or why there
+    /// is none.
     pub(super) fn receipt_told(&mut self, part: ReceiptPart) -> Result<(), SessionError> {
         let Some(receipt) = &mut self.receipt else {
             return Err(SessionError::Protocol("tells of a receipt that it was not asked for".into()));

@@ -64,6 +64,7 @@ impl Sender {
         }
     }
 
+    /// Requests that an item or directory be kept, to be removed at the source after all others.
     fn remove_at_end(&mut self, id: EntryId, path: Vec<u8>) {
         self.removals.at_end = AtEnd::Waiting;
         self.actions.push_back(Action::RemoveAtEnd { id, path });
@@ -106,6 +107,7 @@ impl Sender {
         self.proceed(now);
     }
 
+    /// Counts and reports the outcome of removing an item at the source; a failure is a problem.
     fn note_outcome(&mut self, path: Vec<u8>, is_directory: bool, outcome: Removed) {
         match outcome {
             Removed::Gone => self.tell_removed(path, is_directory),
@@ -114,6 +116,7 @@ impl Sender {
         }
     }
 
+    /// Counts an item that is removed at the source, and tells the user and the receiver.
     fn tell_removed(&mut self, path: Vec<u8>, is_directory: bool) {
         self.ledger.count_removed();
         let item = ChangedItem { path, is_directory };

@@ -15,12 +15,13 @@ use crate::congestion::path_hints::PathHints;
 
 /// Name of the eBPF map of `c/build_bpf.h` (`SOCKET_HINTS`) that holds a hint for each socket.
 const HINTS: &str = "icdc_hints";
-/// Maximum age up to which a found map is used again. The algorithm may be unloaded, and another
-/// one loaded under its name: hints for the old one are lost.
+/// Maximum age of a map in the cache. The algorithm may be unloaded, and another one loaded under
+/// its name: hints for the old one are lost.
 const YOUNG: Span = Span::from_secs(1);
 
-/// Stores a hint for the socket `fd`; true if it was stored. An algorithm without a map for hints
-/// gets none, and one that another process has loaded only if this process may access its map.
+/// Stores hints for the socket `fd` where the algorithm will read them when the socket takes it;
+/// true if they were stored. An algorithm without a map for hints gets none, and one that another
+/// process has loaded (`loaded` is `None`) only if this process may access its map.
 pub(in crate::congestion) fn tell(
     fd: &impl AsFd,
     algorithm: &Algorithm,
@@ -56,11 +57,13 @@ fn value(hints: &PathHints) -> [u8; 12] {
     value
 }
 
-/// A map that was found: name of its algorithm, time when it was found, and handle.
+/// Cached map for hints: name of its algorithm, time when it was found, and handle; `None` before
+/// the first.
 type Found = Option<(&'static str, Time, Arc<MapHandle>)>;
 
-/// Map for the hints of a registered algorithm, cached: a search takes milliseconds, too long for
-/// each connection of a busy listener. `None` if this process may not see it.
+/// Finds the map for the hints of a registered algorithm, or takes it from a cache: a search takes
+/// milliseconds, too long for each connection of a busy listener. `None` if this process may not
+/// see it.
 fn of_registered(algorithm: &Algorithm) -> Option<Arc<MapHandle>> {
     static LAST: Mutex<Found> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);

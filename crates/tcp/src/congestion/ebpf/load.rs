@@ -20,7 +20,7 @@ pub struct Loaded {
     object: Object,
 }
 
-/// Kind of a registration in the kernel: what keeps it there.
+/// Way in which an algorithm stays registered in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Registration {
     /// A BPF link: the registration ends with its last descriptor or pin.
@@ -42,7 +42,7 @@ pub(super) fn registration() -> Registration {
     if release_is_at_least(6, 4) { Registration::Link } else { Registration::Map }
 }
 
-/// Loads one of the builds of `algorithm` from its object file `bytes`; the kernel will know it by
+/// Loads one of the builds of `algorithm` from its object file `bytes` and registers it as
 /// `kernel_name`.
 pub(super) fn load_object(
     registration: Registration,
@@ -88,6 +88,7 @@ pub(super) fn load_object(
     Ok(Loaded { name, link, registration, object })
 }
 
+/// Sets the parameters in an object that is not loaded yet; an error is a sentence.
 fn set(open: &mut OpenObject, bytes: &[u8], parameters: &[Parameter], values: &[i64]) -> Result<(), String> {
     if parameters.is_empty() {
         return Ok(());
@@ -102,6 +103,7 @@ fn set(open: &mut OpenObject, bytes: &[u8], parameters: &[Parameter], values: &[
     Ok(())
 }
 
+/// Makes an object that is not loaded yet register its algorithm by a BPF link.
 fn ask_for_link(open: &mut OpenObject) -> libbpf_rs::Result<()> {
     for mut map in open.maps_mut().filter(|map| map.map_type() == MapType::StructOps) {
         map.set_map_flags(map.map_flags() | libbpf_sys::BPF_F_LINK)?;
@@ -110,6 +112,7 @@ fn ask_for_link(open: &mut OpenObject) -> libbpf_rs::Result<()> {
 }
 
 impl Loaded {
+    /// The loaded eBPF object, with its maps.
     pub(super) fn object(&self) -> &Object {
         &self.object
     }

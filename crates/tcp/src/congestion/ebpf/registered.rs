@@ -14,7 +14,7 @@ use crate::congestion::holder::Holder;
 use crate::congestion::names::registered;
 use crate::congestion::pin;
 
-/// A registration of an algorithm that was found in the kernel.
+/// A registration of an algorithm that was found in the kernel: its struct_ops map and link.
 pub(super) struct Found {
     pub(super) map: MapHandle,
     /// Id of the BPF link that keeps the registration; `None` where it needs none (kernels before
@@ -22,7 +22,8 @@ pub(super) struct Found {
     pub(super) link: Option<u32>,
 }
 
-/// Finds the registration of `algorithm`; `None` if there is none that this process may see.
+/// Finds the registration of `algorithm` in the kernel; `None` if there is none that this process
+/// may see.
 pub(super) fn find(algorithm: &Algorithm) -> Option<Found> {
     let name = algorithm.kernel_name();
     // Maps that only sockets still use have the same name.
@@ -58,7 +59,7 @@ fn is_in_use(map: &MapHandle) -> bool {
     value.get(4..8).and_then(|state| state.try_into().ok()).is_some_and(|state| u32::from_ne_bytes(state) == IN_USE)
 }
 
-/// Holder that keeps `algorithm`, which is registered, loaded.
+/// Finds out what keeps `algorithm`, which is registered, loaded.
 pub(in crate::congestion) fn holder(algorithm: &Algorithm) -> Holder {
     let Some(found) = find(algorithm) else {
         let may_ask = MapInfoIter::default().next().is_some() || rustix::process::geteuid().is_root();
@@ -99,6 +100,7 @@ fn process_with(link: u32) -> Option<(u32, String)> {
     })
 }
 
+/// Command line of the process with this directory below `/proc`, at most 80 characters.
 fn command_line(home: &Path) -> String {
     let words = std::fs::read(home.join("cmdline")).unwrap_or_default();
     let text = String::from_utf8_lossy(&words).replace('\0', " ");
@@ -128,7 +130,7 @@ pub(super) fn program_of(algorithm: &Algorithm, function: &str) -> Option<u32> {
     program(&find(algorithm)?.map, function)
 }
 
-/// Map that the eBPF program `id` uses and whose name is wanted; `None` if there is none.
+/// Finds the map that the eBPF program `id` uses and whose name is wanted; `None` if there is none.
 pub(super) fn map_of(id: u32, is_wanted: impl Fn(&OsStr) -> bool) -> Option<MapHandle> {
     let wanted = ProgInfoQueryOptions::default().include_map_ids(true);
     let maps = ProgInfoIter::with_query_opts(wanted).find(|info| info.id == id)?.map_ids;

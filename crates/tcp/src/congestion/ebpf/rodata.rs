@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use libbpf_rs::btf::types::{DataSec, Int, IntEncoding, Var};
 use libbpf_rs::btf::{Btf, BtfKind, ReferencesType};
 
-/// Offset of a variable in the section, and its type.
+/// Position, size and sign of a variable in the read-only section of an eBPF object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Variable {
     offset: usize,
@@ -16,7 +16,7 @@ pub(super) struct Variable {
 /// Read-only variables of an eBPF object by name.
 pub(super) type Variables = BTreeMap<String, Variable>;
 
-/// Finds the read-only variables of an object file.
+/// Finds the read-only variables of an object file by its type information; an error is a sentence.
 pub(super) fn variables_of_object(object: &[u8]) -> Result<Variables, String> {
     match Btf::from_raw("icdc", object) {
         Ok(Some(types)) => Ok(variables(&types)),
@@ -25,11 +25,14 @@ pub(super) fn variables_of_object(object: &[u8]) -> Result<Variables, String> {
     }
 }
 
-/// Finds the read-only variables of an eBPF program in the kernel; `None` if they cannot be read.
+/// Finds the read-only variables of an eBPF program in the kernel by its type information; `None`
+/// if that cannot be read.
 pub(super) fn variables_of_program(id: u32) -> Option<Variables> {
     Btf::from_prog_id(id).ok().map(|types| variables(&types))
 }
 
+/// Read-only integer variables that the type information describes; empty if there is no such
+/// section.
 fn variables(types: &Btf<'_>) -> Variables {
     let Some(section) = types.type_by_name::<DataSec<'_>>(".rodata") else { return Variables::new() };
     let mut found = Variables::new();
@@ -46,7 +49,8 @@ fn variables(types: &Btf<'_>) -> Variables {
     found
 }
 
-/// Writes `value` to `data` where the variable `name` lies.
+/// Writes `value` into the contents of the read-only section, `data`, where the variable `name`
+/// lies; an error if there is none or the value does not fit.
 pub(super) fn write(data: &mut [u8], variables: &Variables, name: &str, value: i64) -> Result<(), String> {
     let variable = variables.get(name).ok_or_else(|| format!("the object has no variable {name}"))?;
     let bytes = value.to_ne_bytes();
@@ -60,7 +64,8 @@ pub(super) fn write(data: &mut [u8], variables: &Variables, name: &str, value: i
     Ok(())
 }
 
-/// Reads the value of the variable `name` from `data`; `None` if there is none.
+/// Reads the variable `name` from the contents of the read-only section, `data`; `None` if there is
+/// none.
 pub(super) fn read(data: &[u8], variables: &Variables, name: &str) -> Option<i64> {
     let variable = variables.get(name)?;
     let kept = data.get(variable.offset..variable.offset + variable.size)?;
@@ -75,6 +80,7 @@ pub(super) fn read(data: &[u8], variables: &Variables, name: &str) -> Option<i64
     }
 }
 
+/// Whether the variable can hold the value.
 fn fits(value: i64, variable: Variable) -> bool {
     let bits = 8 * variable.size as u32;
     match (bits, variable.signed) {

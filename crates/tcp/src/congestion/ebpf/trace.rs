@@ -8,10 +8,11 @@ use super::load::{Loaded, load_object, registration};
 use super::text;
 use crate::congestion::error::LoadError;
 
-/// Name of the ring buffer map of `c/trace_bpf.h`.
+/// Name of the ring buffer map in which the tracing build puts its records (`c/trace_bpf.h`).
 const RING: &str = "icdc_trace";
 
-/// A loaded tracing build. It is unloaded when this is dropped; sockets that use it keep it.
+/// Tracing build of an algorithm, loaded by this process. It is unloaded when this is dropped;
+/// sockets that use it keep it.
 #[derive(Debug)]
 pub struct Traced {
     loaded: Loaded,
@@ -35,8 +36,8 @@ impl Traced {
         &self.kernel_name
     }
 
-    /// Takes the trace records since the last call, in order. 16 MiB of them are stored, later ones
-    /// are lost.
+    /// Takes the records that have been written since the last call, in order, without waiting. 16
+    /// MiB of them are stored, later ones are lost.
     ///
     /// # Errors
     /// The error of libbpf.

@@ -9,8 +9,8 @@ use super::super::failure::{self, Failure};
 use super::FileExecutor;
 
 impl FileExecutor<'_> {
-    /// Keeps what items are about to replace; then it is not lost by a power cut either. `None` if nothing
-    /// is kept in this session.
+    /// Makes durable backups of what items are about to replace; returns the outcomes. `None` if
+    /// the session makes no backups.
     pub(super) fn keep_replaced(&mut self, publications: &[Publication]) -> Option<Kept> {
         let mut backups = self.backups.take()?;
         let mut kept: Kept = publications
@@ -27,6 +27,7 @@ impl FileExecutor<'_> {
         Some(kept)
     }
 
+    /// Makes the backup of what the staged item `id` is about to replace.
     fn keep_before(&self, backups: &mut Backups, id: EntryId) -> Result<Before, Failure> {
         let item = self.item(id)?;
         let (directory, name) = self.place(item)?;

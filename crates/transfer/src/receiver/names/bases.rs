@@ -8,7 +8,8 @@ use super::super::jobs::DiskJob;
 use super::FileExecutor;
 
 impl FileExecutor<'_> {
-    /// Notes where the file is with which an item is compared.
+    /// Registers the existing file with which the large item `id` is compared, apart from the
+    /// blocks `held`.
     pub(super) fn expect_basis(&mut self, id: EntryId, held: Option<BlockMap>, basis: ReferencePlace) {
         let references = match basis {
             ReferencePlace::Older(_) => self.references_of(id),

@@ -14,7 +14,7 @@ use super::super::placement::{Landing, let_owner_in, place_of};
 use super::super::spellings::Spellings;
 use super::super::staging::{Purpose, Staging, Whose, make_under};
 
-/// A directory that is filled under a staging name.
+/// A directory that is filled under a staging name, because something else has its own.
 pub(super) struct Aside {
     pub(super) staging: Name,
     pub(super) place: DirectoryPlace,
@@ -39,6 +39,8 @@ impl Directories {
         (0..).zip(landings).map(|(number, landing)| self.target(number, landing)).collect()
     }
 
+    /// Registers the directory in which source number `number` is placed; returns the source's
+    /// target.
     fn target(&mut self, number: u32, landing: Landing) -> Result<Target, TreeError> {
         let (directory, name) = match landing {
             Landing::Named(directory, name) => (directory, Some(name)),
@@ -52,6 +54,8 @@ impl Directories {
         })
     }
 
+    /// Registers an open directory under this id, and its file system for flushing; returns its
+    /// device and inode.
     fn insert(&mut self, id: DirectoryId, directory: Directory) -> Result<DirectoryPlace, TreeError> {
         let place = place_of(&directory)?;
         if !matches!(self.file_systems.get(&place.device), Some(Ok(_))) {
@@ -245,6 +249,8 @@ impl Directories {
     }
 }
 
+/// Makes the directory `name`, or opens the existing one, so that it can be filled: only by its
+/// owner, if `restore_mode` says that it gets its mode later.
 fn make_directory(
     above: &Directory,
     name: &Name,

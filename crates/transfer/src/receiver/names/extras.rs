@@ -189,7 +189,7 @@ impl FileExecutor<'_> {
         Ok(shown)
     }
 
-    /// Protection of items from being deleted.
+    /// Collects what protects items from being deleted: rules, sources, directories of kept links.
     fn kept(&mut self) -> Result<Kept, Failure> {
         Ok(Kept {
             rules: self.protecting_rules()?,
@@ -199,7 +199,8 @@ impl FileExecutor<'_> {
         })
     }
 
-    /// The rules by which names are never deleted, compiled once.
+    /// The rules of the mirror by which names are never deleted; compiled the first time, then
+    /// kept.
     pub(super) fn protecting_rules(&mut self) -> Result<Arc<Rules>, Failure> {
         if let Some(rules) = &self.protecting {
             return Ok(Arc::clone(rules));
@@ -218,6 +219,7 @@ impl FileExecutor<'_> {
         if self.shared.options.snapshot.is_some() { Unfinished::Goes } else { Unfinished::Stays }
     }
 
+    /// Whether this session has put something under this staging name, which is to replace an item.
     fn is_staged_here(&self, name: &Name) -> bool {
         resembles_staging(name.as_bytes())
             && (self.aside.values().any(|aside| aside.staging == *name)
@@ -261,7 +263,7 @@ impl FileExecutor<'_> {
     }
 }
 
-/// Protection of items from being deleted, for a while in which the executor has other things to do.
+/// Owned parts of a [`Protection`], which leave the executor free to act.
 struct Kept {
     rules: Arc<Rules>,
     sources: Option<Arc<SourcesHere>>,
@@ -270,6 +272,7 @@ struct Kept {
 }
 
 impl Kept {
+    /// Protection by these parts.
     fn protection(&self) -> Protection<'_> {
         Protection {
             rules: &self.rules,

@@ -22,7 +22,7 @@ use super::super::waiting::WaitPolicy;
 use crate::attribute_kinds::restored;
 use crate::special;
 
-/// Facts about one item, read from the file system when the book asks for them.
+/// Answers the book's questions about one item from the file system, when they are asked.
 pub(super) struct Examiner<'a> {
     item: &'a Item,
     directory: &'a Directory,
@@ -55,6 +55,8 @@ pub(super) struct Examiner<'a> {
 }
 
 impl<'a> Examiner<'a> {
+    /// Examiner of the item that is to get `name` in `directory`; `run` and `whose` belong to this
+    /// session, and `waits` decides how long locks are waited for.
     pub(super) fn of(
         item: &'a Item,
         (directory, name): (&'a Directory, &'a Name),
@@ -116,7 +118,7 @@ impl<'a> Examiner<'a> {
     }
 }
 
-/// Attributes of a file on which it depends what becomes of an item.
+/// Converts the attributes of an existing file to the form by which the book decides about an item.
 pub(super) fn attributes(found: &Found) -> Stat {
     let kind = match found.kind {
         Kind::File => StatKind::File,
@@ -134,7 +136,7 @@ pub(super) fn attributes(found: &Found) -> Stat {
     }
 }
 
-/// Header of the journal of an item's blocks.
+/// Header of the journal of an item's durable blocks: version, size and name of the item.
 pub(super) fn header(item: &Item, name: &Name) -> Header {
     let version = match item.entry.kind {
         EntryKind::File { version, .. } => version,

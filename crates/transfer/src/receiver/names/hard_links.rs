@@ -30,6 +30,8 @@ impl FileExecutor<'_> {
         }
     }
 
+    /// Makes the further name under a staging name, from the first file as it is staged or
+    /// published; or returns why it has to be a file of its own.
     fn stage_hard_link(&mut self, id: EntryId, first: &FirstName) -> Result<Linked, Failure> {
         let item = self.item(id)?;
         let EntryKind::HardLink { to, .. } = item.entry.kind else { return Err("is not a hard link".into()) };
@@ -59,6 +61,7 @@ impl FileExecutor<'_> {
         Ok(self.linked(id, staged))
     }
 
+    /// Keeps a staged further name until it is published; returns the outcome of making it.
     fn linked(&mut self, id: EntryId, staged: Result<Staged, Apart>) -> Linked {
         match staged {
             Ok(staged) => {
@@ -69,7 +72,8 @@ impl FileExecutor<'_> {
         }
     }
 
-    /// Remembers the file that has the first of several names.
+    /// Remembers the file that has the first of several names, for hard links to it; does nothing
+    /// if too many are known.
     pub(super) fn remember_first(&mut self, id: EntryId, file: FileIdentity) {
         if self.first_files.len() < MAX_LINKED || self.first_files.contains_key(&id) {
             self.first_files.insert(id, file);

@@ -10,7 +10,8 @@ use super::FileExecutor;
 use crate::clock;
 
 impl FileExecutor<'_> {
-    /// Notes the staged item in the run's journal; without that the item is lost.
+    /// Notes in the run's journal that an unfinished file is about to be made for the item at
+    /// `path`; if that fails, the item is lost.
     pub(super) fn note_staged(&mut self, id: EntryId, path: &[u8]) {
         let Some(run) = &mut self.run else { return };
         run.staged(path);

@@ -11,8 +11,8 @@ use super::super::spellings::Spelling;
 use super::FileExecutor;
 
 impl FileExecutor<'_> {
-    /// Opens the directory to which a link of the announced one's name leads; `None` if there is no such
-    /// link, or links are not followed.
+    /// Opens the directory to which a link leads that has the name of the announced directory
+    /// `new`; `None` if there is no such link, or links are not followed.
     ///
     /// # Errors
     /// The link leads where it may not.

@@ -15,8 +15,8 @@ use super::super::spellings::Spelling;
 use super::FileExecutor;
 
 impl FileExecutor<'_> {
-    /// Whether something has the name of an item that cannot be replaced by a rename, and that is
-    /// deleted with the extra items.
+    /// Whether the item's name belongs to an obstacle: something that a rename cannot replace, and
+    /// that the mirror deletes with the extra items.
     pub(super) fn is_item_obstructed(&mut self, id: EntryId) -> bool {
         let place = self.item(id).and_then(|item| {
             let (directory, name) = self.place(item)?;
@@ -35,8 +35,8 @@ impl FileExecutor<'_> {
         self.is_obstructed(id, Spelling { directory: &directory, place, name: &name }, is_obstacle)
     }
 
-    /// Whether something that is no directory has the name of a directory, and is deleted with the
-    /// extra items.
+    /// Whether a directory's name belongs to an obstacle: something that is no directory, and that
+    /// the mirror deletes with the extra items.
     pub(super) fn is_directory_obstructed(&mut self, new: &NewDirectory) -> bool {
         let (Some(name), Ok(parent)) = (&new.name, self.directories.get(new.parent)) else { return false };
         let (Ok(name), Ok(place), parent) = (Name::new(name), place_of(parent), parent.clone()) else { return false };
@@ -44,6 +44,8 @@ impl FileExecutor<'_> {
         self.is_obstructed(new.id, spelling, |kind| kind != Kind::Directory)
     }
 
+    /// Whether what has the name is an obstacle that the mirror deletes; if so, tells the book that
+    /// the item `id` is to replace it.
     fn is_obstructed(&mut self, id: EntryId, name: Spelling<'_>, is_obstacle: impl Fn(Kind) -> bool) -> bool {
         if self.shared.options.delete.is_none() || self.shared.only_new() {
             return false;
@@ -68,7 +70,8 @@ impl FileExecutor<'_> {
         Ok(place)
     }
 
-    /// The failure of a directory whose name something else has.
+    /// Failure of a directory that could not be made: with the advice to copy with `--delete` if
+    /// something else has its name, otherwise `failure`.
     pub(super) fn cannot_be_made(&self, new: &NewDirectory, failure: Failure) -> Failure {
         let (Some(name), Ok(parent)) = (&new.name, self.directories.get(new.parent)) else { return failure };
         let Ok(name) = Name::new(name) else { return failure };

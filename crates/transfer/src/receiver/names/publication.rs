@@ -36,7 +36,7 @@ impl FileExecutor<'_> {
         outcomes
     }
 
-    /// Reason for which an item is not renamed by its guard; `None` if it may be.
+    /// Reason why an item may not get its final name now, by its [`Guard`]; `None` if it may.
     fn refusal(&mut self, publication: &Publication) -> Option<NotRenamed> {
         if publication.guard != Guard::Lock && self.shared.link.is_hung_up() {
             let path = self.book.item(publication.id).map(|item| path_text(&item.path)).unwrap_or_default();
@@ -47,6 +47,8 @@ impl FileExecutor<'_> {
         is_changed.then_some(NotRenamed::Changed)
     }
 
+    /// Renames items that their guards permit, after backups of what they replace; returns each
+    /// outcome, with the modification time that a file shows.
     fn rename_allowed(
         &mut self,
         publications: &[Publication],
@@ -88,6 +90,7 @@ impl FileExecutor<'_> {
         }
     }
 
+    /// Gives one item its final name, in place of what the session's options let it replace.
     fn rename_one(&self, publication: &Publication, kept: Option<&Kept>) -> Result<(), Failure> {
         let staged = self.staged.get(&publication.id).ok_or("it is not staged")?;
         let item = self.item(publication.id)?;
@@ -106,6 +109,8 @@ impl FileExecutor<'_> {
         staged.rename(item, verified, replaced)
     }
 
+    /// Gives one item its final name, which may have another spelling in its directory, unless this
+    /// run has an item under that.
     fn rename_spelled(
         &self,
         publication: &Publication,
@@ -120,6 +125,8 @@ impl FileExecutor<'_> {
         Ok(())
     }
 
+    /// Handles the outcome of renaming an item: forgets it unless its journal is yet to be removed,
+    /// and removes the file of one that has failed for good.
     fn note_renamed(&mut self, id: EntryId, outcome: &Result<(), Failure>) {
         let Some(staged) = self.staged.get(&id) else { return };
         match outcome {

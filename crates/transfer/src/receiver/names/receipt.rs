@@ -44,7 +44,8 @@ impl FileExecutor<'_> {
         }
     }
 
-    /// Has the receipt signed, or tells why there is none.
+    /// Has the receipt signed and sends the sender its end, or the reason why there is none, if the
+    /// sender asks for a receipt.
     pub(super) fn end_receipt(&self, outcome: Result<Option<SnapshotTime>, String>) {
         let Some(notary) = self.shared.order.notary else { return };
         let part = match outcome.and_then(|snapshot| notary.sign(snapshot)) {

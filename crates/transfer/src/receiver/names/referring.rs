@@ -28,6 +28,8 @@ impl FileExecutor<'_> {
         }
     }
 
+    /// Makes an item from its counterpart in a reference directory, as a hard link or a copy, and
+    /// reports to the book; what cannot be made travels.
     pub(super) fn take_reference(&mut self, id: EntryId, reference: Reference) {
         let taken = match (self.to_take.remove(&id), reference.method) {
             (None, _) => None,
@@ -49,6 +51,8 @@ impl FileExecutor<'_> {
         self.book.on_reference_taken(clock::now(), id, taken);
     }
 
+    /// Makes the item under its staging name as a hard link to its counterpart; the inner error is
+    /// the reason why it has to be another file.
     fn link_reference(&self, id: EntryId, counterpart: &Counterpart) -> Result<Result<Staged, Apart>, Failure> {
         let (directory, name) = self.place(self.item(id)?)?;
         let (above, from) = counterpart.location.open().map_err(|error| failure::of_tree(&error))?;
@@ -73,7 +77,8 @@ impl FileExecutor<'_> {
         }
     }
 
-    /// Handles the end of a copy of a counterpart; `None` if it was not made.
+    /// Handles the end of copying a counterpart: `made` is the item under its staging name, `None`
+    /// if it could not be copied and has to travel.
     pub(super) fn on_reference_copied(&mut self, id: EntryId, made: Option<Made>) {
         let bytes = made.as_ref().map(Made::bytes);
         let place = self.book.item(id).and_then(|item| self.place(item).ok());

@@ -50,7 +50,8 @@ impl FileExecutor<'_> {
         }
     }
 
-    /// Handles the end of the search.
+    /// Takes the index of the destination's files that the search has made, and tells the book that
+    /// it is there.
     pub(super) fn on_candidates_found(&mut self, found: Candidates) {
         self.renames.know(found);
         self.book.on_candidates_found(clock::now());

@@ -48,7 +48,7 @@ impl Shared<'_> {
     }
 }
 
-/// End of an item.
+/// Outcome of an item, as it is reported to the user.
 enum Fate {
     /// It is there; with the digest of a regular file.
     Published(Option<FileDigest>),

@@ -12,8 +12,9 @@ use super::super::side_by_side::side_by_side;
 use super::FileExecutor;
 
 impl FileExecutor<'_> {
-    /// Checks small files that arrived in a pack and writes them under staging names; returns for
-    /// each the bytes that are not yet durable, or why it was not staged.
+    /// Checks small files that arrived in a pack against their digests and writes them under
+    /// staging names; returns for each the bytes that are not yet durable, or why it was not
+    /// staged.
     pub(super) fn stage(
         &mut self,
         pieces: &[Piece],

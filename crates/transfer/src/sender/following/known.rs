@@ -9,7 +9,8 @@ use icdc_watch::Place;
 /// receiver finds that they differ.
 const MOST: usize = 1 << 24;
 
-/// Hashes of the paths of items, each with the version of the item.
+/// Versions of followed items that were sent or are queued, by a hash of their places: a walk that
+/// finds them again sends nothing.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     versions: HashMap<u64, u64>,
@@ -22,6 +23,7 @@ impl Known {
         self.versions.get(&self.key(place)) == Some(&version)
     }
 
+    /// Remembers the version of an item; does nothing for a new one when [`MOST`] are known.
     pub(super) fn insert(&mut self, place: &Place, version: u64) {
         let key = self.key(place);
         if self.versions.len() < MOST || self.versions.contains_key(&key) {

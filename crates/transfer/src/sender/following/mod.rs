@@ -42,7 +42,8 @@ use super::settled::Queue;
 use super::sources::{Sources, find};
 use crate::event::EventSink;
 
-/// Sources that are followed, until the end of the run.
+/// Sources that are followed (`--follow`) until the end of the run, with the thread that watches
+/// them.
 pub struct Follow {
     queue: Arc<Queue>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -85,14 +86,14 @@ impl Follow {
         Ok(Self { queue, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Whether everything that was to travel has, and nothing more comes.
+    /// Whether the following has ended, and everything that has settled has arrived or failed.
     #[must_use]
     pub fn is_through(&self) -> bool {
         self.queue.is_through()
     }
 
-    /// The sources as a session is to announce them: what settles in them until the following ends, if they are
-    /// followed.
+    /// The sources as a session is to announce them: with `follow`, what settles in them until the
+    /// following ends; without, what is there.
     #[must_use]
     pub fn limit(follow: Option<&Self>, sources: Sources) -> Sources {
         match follow {

@@ -25,7 +25,8 @@ pub struct FollowOptions {
 }
 
 impl FollowOptions {
-    /// Compiles the pattern of the marker.
+    /// Compiles the pattern of the marker file, after which the following ends, as a rule that
+    /// excludes what matches it; no rule if there is no marker.
     ///
     /// # Errors
     /// The reason why it is no pattern.

@@ -9,7 +9,7 @@ use super::super::source_version::version;
 use super::super::sources::Root;
 use crate::path_text;
 
-/// A directory that is followed.
+/// A source directory that is followed, open from the beginning of the run.
 pub(super) struct FollowedTree {
     /// Number of the source.
     pub(super) number: u32,
@@ -25,7 +25,7 @@ pub(super) struct FollowedTree {
 }
 
 impl FollowedTree {
-    /// Opens the directory of a source.
+    /// Opens the source number `number`, a directory that is to be followed.
     ///
     /// # Errors
     /// It is no directory or cannot be opened; a sentence for the user.
@@ -82,7 +82,7 @@ impl FollowedTree {
         Ok(directory)
     }
 
-    /// Description of what is at a place.
+    /// Present attributes of what is at a place; no link is followed.
     pub(super) fn stat(&self, place: &Place) -> Result<Stat, TreeError> {
         let Some(last) = components(&place.path).last() else { return self.root.own_stat() };
         let above = place.path.len() - last.len();
@@ -107,6 +107,7 @@ pub(super) fn version_of(stat: &Stat) -> u64 {
     u64::from_le_bytes(first)
 }
 
+/// Components of a path; empty ones are left out.
 fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|component| !component.is_empty())
 }

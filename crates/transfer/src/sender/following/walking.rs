@@ -13,7 +13,8 @@ use super::watching::Watching;
 const AT_ONCE: usize = 1024;
 
 impl Watching {
-    /// Walks on, unless too many items wait to settle or to be announced.
+    /// Continues the walk by at most [`AT_ONCE`] entries, unless too many items wait to settle or
+    /// to be announced.
     pub(super) fn walk_on(&mut self, now: Time) {
         for _ in 0..AT_ONCE {
             if self.is_full() {
@@ -55,6 +56,8 @@ impl Watching {
         }
     }
 
+    /// Watches a directory by inotify; if it cannot be watched, the sources are walked at intervals
+    /// from now on.
     fn watch(&mut self, directory: &Directory, place: &Place) {
         let Some(watcher) = &mut self.watcher else { return };
         match watcher.watch(directory, place) {

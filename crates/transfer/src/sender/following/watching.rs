@@ -34,7 +34,7 @@ const NAMED: usize = 5;
 /// that only when nobody has the directory open, as this thread has.
 const LONGEST_PAUSE: Span = Span::from_secs(10);
 
-/// State of the watch thread.
+/// State of the thread that watches the followed sources for the whole run.
 pub(super) struct Watching {
     trees: Vec<FollowedTree>,
     pub(super) chosen: Chosen,
@@ -60,7 +60,8 @@ pub(super) struct Watching {
     told: Vec<String>,
 }
 
-/// Time of the walk that goes on, or of the last one.
+/// Progress of the walk: when the one that goes on began, or when the last one ended and how long
+/// it took.
 #[derive(Clone, Copy)]
 enum Walked {
     UnderWay { since: Time },
@@ -68,6 +69,8 @@ enum Walked {
 }
 
 impl Watching {
+    /// State at the beginning of a run, with the watches begun; an error is a sentence for the
+    /// user.
     pub(super) fn new(
         trees: Vec<FollowedTree>,
         send: &SendOptions,
@@ -114,7 +117,8 @@ impl Watching {
         }
     }
 
-    /// Runs until nothing more is to be added to the queue.
+    /// Body of the watch thread: watches and walks the sources until nothing more is to be added to
+    /// the queue.
     pub(super) fn run(mut self) {
         let finish = {
             let queue = Arc::downgrade(&self.queue);
@@ -141,25 +145,28 @@ impl Watching {
         drop(finish);
     }
 
+    /// The followed tree that a place belongs to.
     pub(super) fn tree(&self, place: &Place) -> Option<&FollowedTree> {
         self.trees.iter().find(|tree| tree.number == place.tree)
     }
 
+    /// Whether rules exclude what is at this place, or it belongs to no followed tree.
     pub(super) fn is_excluded(&self, place: &Place, is_directory: bool) -> bool {
         self.tree(place).is_none_or(|tree| tree.is_excluded(&self.chosen, place, is_directory))
     }
 
+    /// Whether too many items wait to settle or to be announced, so that a walk pauses.
     pub(super) fn is_full(&self) -> bool {
         self.settling.is_full() || self.queue.is_full()
     }
 
-    /// Walks at intervals from now on, for this reason, which is told.
+    /// Has the sources walked at intervals from now on, and notifies the user of the reason.
     pub(super) fn walk_at_intervals(&mut self, reason: &str) {
         let interval = *self.interval.get_or_insert(SCAN_INTERVAL);
         self.tell_once(format!("{reason}; the sources are walked every {interval}"));
     }
 
-    /// Notifies the user, once.
+    /// Notifies the user, unless of this text before.
     pub(super) fn tell_once(&mut self, text: String) {
         const MOST_TOLD: usize = 100;
         if self.told.len() < MOST_TOLD && !self.told.contains(&text) {
@@ -208,7 +215,7 @@ impl Watching {
         }
     }
 
-    /// Takes what sessions have told.
+    /// Handles the news of sessions about the items that they were given.
     fn take_told(&mut self, now: Time) {
         for told in self.queue.take_told() {
             self.active = now;
@@ -246,6 +253,7 @@ impl Watching {
         }
     }
 
+    /// Handles one reported change; the loss of changes has the trees walked.
     fn handle(&mut self, now: Time, Change { place, is_directory, what }: Change) {
         if what == What::Lost {
             tracing::debug!("changes were lost; the trees are walked");
@@ -259,6 +267,8 @@ impl Watching {
         if is_directory { self.handle_directory(now, &place, &what) } else { self.handle_file(now, &place, what) }
     }
 
+    /// Handles a change of a directory: one that was made or has come is walked, one that is gone
+    /// is forgotten.
     fn handle_directory(&mut self, now: Time, place: &Place, what: &What) {
         if let What::Moved(from) = what {
             self.forget(from);
@@ -284,7 +294,8 @@ impl Watching {
         }
     }
 
-    /// Forgets a directory that is no longer at this place.
+    /// Forgets what is known of a directory that is no longer at this place, and of everything
+    /// beneath it.
     fn forget(&mut self, place: &Place) {
         self.settling.forget(place);
         if let Some(watcher) = &mut self.watcher {
@@ -292,6 +303,7 @@ impl Watching {
         }
     }
 
+    /// Handles a change of what is no directory, from which it follows when that has settled.
     fn handle_file(&mut self, now: Time, place: &Place, what: What) {
         if self.is_excluded(place, false) {
             if let What::Moved(from) = what {
@@ -323,7 +335,7 @@ impl Watching {
         }
     }
 
-    /// Examines what is due.
+    /// Examines the names whose waiting time is over; what has settled is queued for announcement.
     fn examine_due(&mut self, now: Time) {
         while !self.queue.is_full()
             && let Some(place) = self.settling.due(now)
@@ -347,7 +359,8 @@ impl Watching {
         }
     }
 
-    /// Adds an item to the queue that need not settle, unless it is known as it is.
+    /// Queues an item that need not settle, such as a directory or a link, unless it was queued in
+    /// this version before.
     pub(super) fn is_ready(&mut self, now: Time, place: &Place, stat: &Stat) {
         let version = version_of(stat);
         if !self.known.has(place, version) {
@@ -356,6 +369,7 @@ impl Watching {
         }
     }
 
+    /// Queues a settled item for announcement; a marker is kept back, as it travels last.
     fn settled(&mut self, settled: Settled) {
         let path = self.tree(&settled.place).map(|tree| tree.path_from_root(&settled.place)).unwrap_or_default();
         self.known.insert(&settled.place, settled.version);
@@ -368,7 +382,8 @@ impl Watching {
         self.queue.add(settled);
     }
 
-    /// Ends the following if it is time; whether it is.
+    /// Ends the following if the user's request, a marker or the time without changes says so;
+    /// returns whether it has ended.
     fn ends(&mut self, now: Time) -> bool {
         let is_finished = self.options.finish.is_requested() || self.options.until.is_some_and(|until| until <= now);
         if is_finished {

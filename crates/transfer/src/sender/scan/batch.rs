@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::settled::{Queue, Settled};
 
-/// The batch that is being announced.
+/// Batch of settled items of followed sources that the scan is announcing.
 pub(super) struct Following {
     pub(super) queue: Arc<Queue>,
     /// Items of the batch that are not announced, by their paths as lists name them.

@@ -64,7 +64,8 @@ impl Scan<'_> {
         }
     }
 
-    /// Takes the item at this path out of the batch: it is about to be announced as it is now.
+    /// Takes the item at this path, which is about to be announced as it is now, out of the batch
+    /// of settled items; `None` if it is not in it.
     pub(super) fn take_followed(&mut self, path: &[u8], stat: &Stat) -> Option<Box<Settled>> {
         let following = self.following.as_mut()?;
         let mut settled = following.batch.remove(path.get(following.above_source..)?)?;

@@ -94,6 +94,8 @@ impl Scan<'_> {
         if self.following.is_some() && error.is_missing() { Some(()) } else { self.fail(path, error.to_string()) }
     }
 
+    /// Form in which a regular file is announced: as a file of this size and version, or as a hard
+    /// link to a name that was announced.
     fn file_kind(&self, stat: &Stat, file: Option<Incarnation>, held: Option<&Held>) -> EntryKind {
         let sparse = self.preserve.sparse && held.is_none() && stat.blocks.saturating_mul(512) < stat.size;
         let (size, version) = match held {
@@ -118,6 +120,8 @@ impl Scan<'_> {
         Ok(self.bounded_xattrs(directory.xattrs(name, &file, looked_for(self.preserve))?, path))
     }
 
+    /// Extended attributes, of those found, that are announced with the item; the user is notified
+    /// of those that are left out.
     pub(super) fn bounded_xattrs(&mut self, found: FoundXattrs, path: &[u8]) -> Xattrs {
         let FoundXattrs { carried: mut found, has_others } = found;
         if has_others {
@@ -138,6 +142,7 @@ impl Scan<'_> {
         found
     }
 
+    /// Description of an item for its announcement, with the attributes that the options preserve.
     pub(super) fn found(
         &self,
         parent: Parent,

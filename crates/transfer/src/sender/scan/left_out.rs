@@ -24,7 +24,8 @@ impl Scan<'_> {
         }
     }
 
-    /// Records that this name exists and is not announced.
+    /// Records that this name exists in the directory `parent` and is not announced, so that the
+    /// receiver does not delete it.
     pub(super) fn note_left_out(&mut self, parent: Parent, name: &[u8]) {
         if let (Some(left_out), Parent::Directory(id)) = (&mut self.left_out, parent) {
             left_out.entry(id).or_default().push(name.to_vec());

@@ -109,7 +109,7 @@ impl Scan<'_> {
     }
 }
 
-/// A directory that cannot be opened.
+/// Error of a listed directory that cannot be opened: the reason, and whether it is missing.
 struct Unopened {
     reason: String,
     is_missing: bool,

@@ -9,7 +9,8 @@ use super::Scan;
 use super::children::Extent;
 
 impl Scan<'_> {
-    /// Extent of the announcement of a source; `None` for nothing.
+    /// Extent of what is announced of a source: all of it, or what the selection or the list names;
+    /// `None` if the selection has nothing of it.
     pub(super) fn extent_of(&self, source: u32) -> Option<Extent> {
         let Some(selection) = &self.selection else {
             return Some(if self.listed.is_some() { Extent::Listed } else { Extent::All });

@@ -137,7 +137,7 @@ impl Batch {
         self.publishing = Some(items);
     }
 
-    /// Ends the present lot; returns its items.
+    /// Ends the present lot, so that the next may begin; returns its items.
     pub(in crate::receiver::book) fn end(&mut self) -> Vec<EntryId> {
         self.publishing.take().unwrap_or_default()
     }

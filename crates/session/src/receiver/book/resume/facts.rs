@@ -92,7 +92,7 @@ pub enum Lookup {
     Found(Vec<CandidatePlace>),
 }
 
-/// Attributes of a file.
+/// Attributes of a file at the destination, or in a reference directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Type of the file.

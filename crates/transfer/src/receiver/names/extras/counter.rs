@@ -6,8 +6,8 @@ use super::super::super::failure::{self, Failure};
 use super::super::super::protection::Item;
 use super::walk::Visitor;
 
-/// Number of items that would be deleted. Fails at what cannot be read or deleted: its number is
-/// not known, and it would stay.
+/// Counter of the items that would be deleted, as visitor of a walk. Fails at what cannot be read
+/// or deleted: its number is not known, and it would stay.
 #[derive(Default)]
 pub(super) struct Counter {
     pub(super) items: u64,

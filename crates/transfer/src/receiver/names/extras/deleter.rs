@@ -14,7 +14,8 @@ use super::super::super::protection::Item;
 use super::super::super::shared::Shared;
 use super::walk::Visitor;
 
-/// Deletes items and reports them, until as many are deleted as were counted or the session ends.
+/// Visitor of a walk that deletes items and reports them, until as many are deleted as were counted
+/// or the session ends.
 pub(super) struct Deleter<'a> {
     shared: &'a Shared<'a>,
     /// Number of items that may still be deleted.
@@ -46,7 +47,8 @@ impl<'a> Deleter<'a> {
         before
     }
 
-    /// Sets the attributes of a directory that stays again, which the copy has set before.
+    /// Gives a directory that stays the attributes again that it had `before` the deletion, which
+    /// has changed them.
     pub(super) fn restore(&mut self, directory: &Directory, before: Option<Stat>, found: &DirectoryExtras) {
         let Some(before) = before.filter(|_| !self.shared.options.dry_run) else { return };
         let mode = (before.mode & 0o700 != 0o700).then_some(before.mode);
@@ -128,7 +130,7 @@ impl<'a> Deleter<'a> {
         self.failed
     }
 
-    /// Reports the items that are deleted to the sender.
+    /// Tells the sender which items were deleted since the last report.
     pub(super) fn report(&mut self) {
         if let Some(items) = self.report.take() {
             self.shared.reply(Message::Deletion(Deletion::Deleted(items)));
@@ -155,7 +157,7 @@ impl Visitor for Deleter<'_> {
     }
 }
 
-/// Deletes everything in an item, and not the item itself.
+/// Visitor of a walk that deletes everything in an item, and not the item itself.
 pub(super) struct Emptier<'a, 'b> {
     pub(super) deleter: &'a mut Deleter<'b>,
     /// Path of the item below the destination.

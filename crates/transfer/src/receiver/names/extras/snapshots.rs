@@ -49,14 +49,14 @@ impl FileExecutor<'_> {
     }
 }
 
-/// A directory of which everything was counted.
+/// A snapshot, or the rest of one, of which everything was counted.
 struct Counted {
     item: Item,
     /// Number of items, the directory included.
     items: u64,
 }
 
-/// The removal of snapshots from their directory.
+/// Removal of the snapshots that are no longer kept (`--keep`) from their directory.
 struct Removal<'a> {
     shared: &'a Shared<'a>,
     directory: &'a Directory,
@@ -67,10 +67,14 @@ struct Removal<'a> {
 }
 
 impl Removal<'_> {
+    /// Protection of items in a snapshot from being removed: sources of this copy, and unfinished
+    /// files.
     fn protection(&self) -> Protection<'_> {
         Protection { rules: &self.rules, sources: self.sources, linked: None, unfinished: Unfinished::Stays }
     }
 
+    /// Counts everything in the snapshot of this time; fails for the one that the symbolic link
+    /// leads to.
     fn count_snapshot(&self, time: SnapshotTime) -> Result<Counted, Failure> {
         if self.latest == Some(time) {
             return Err(format!("{}: the symbolic link leads to it", self.directory.path_of(&name_of(time))).into());
@@ -78,6 +82,7 @@ impl Removal<'_> {
         self.count(name_of(time))
     }
 
+    /// Counts everything in the directory `name`; fails if something in it must stay.
     fn count(&self, name: Name) -> Result<Counted, Failure> {
         let shown = self.directory.path_of(&name);
         let stat = self.directory.stat(&name).map_err(|error| failure::of_tree(&error))?;
@@ -92,7 +97,7 @@ impl Removal<'_> {
         Ok(Counted { item, items: counter.items })
     }
 
-    /// Removes a snapshot that was counted.
+    /// Removes a snapshot that was counted: it loses its name first, durably.
     fn remove(&self, snapshot: &Counted) -> Result<(), Failure> {
         let of_tree = |error| failure::of_tree(&error);
         let Counted { item, items } = snapshot;
@@ -127,6 +132,7 @@ impl Removal<'_> {
         Err("other users have the names that a snapshot needs while it is removed".into())
     }
 
+    /// Removes a counted directory, which has its staging name, with everything in it.
     fn clear(&self, counted: &Counted) -> Result<(), Failure> {
         let mut remover = Remover { shared: self.shared, left: counted.items };
         if walk(self.directory, counted.item.clone(), &self.protection(), &mut remover)? {
@@ -137,7 +143,8 @@ impl Removal<'_> {
     }
 }
 
-/// Removes items, until as many are removed as were counted or the session ends.
+/// Visitor of a walk that removes items, until as many are removed as were counted or the session
+/// ends.
 struct Remover<'a> {
     shared: &'a Shared<'a>,
     /// Number of items that may still be removed.

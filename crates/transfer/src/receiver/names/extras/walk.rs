@@ -79,7 +79,7 @@ pub(super) fn walk(
     }
 }
 
-/// Progress with one item of a walk.
+/// Outcome of beginning with one item of a walk.
 enum Begun {
     /// The item was visited, or cannot be; whether it is gone.
     Visited(bool),
@@ -87,6 +87,8 @@ enum Begun {
     Entered(Box<Level>),
 }
 
+/// Begins with one item of a walk: visits it, or enters it if it is a directory. What is protected
+/// stays.
 fn begin(
     above: &Directory,
     item: Item,
@@ -123,6 +125,8 @@ struct Level {
 }
 
 impl Level {
+    /// Opens a directory that is to be walked, if it is the one that was looked at and not nested
+    /// too deep.
     fn open(above: &Directory, item: Item, depth: usize, visitor: &mut impl Visitor) -> Result<Self, Failure> {
         let shown = above.path_of(&item.name);
         if depth >= MAX_DEPTH {
