@@ -1,5 +1,6 @@
 //! The request to stop: made by whoever may (a signal, a user, the end of a connection), heeded by
-//! every thread that waits. The end of a child process, for threads that wait for that.
+//! every thread that waits. The end of a child process, for threads that wait for that, and signals
+//! of the terminal that a child is not to get.
 //!
 //! ```
 //! use icdc_stop::StopSignal;

@@ -35,7 +35,7 @@ pub(crate) enum Subject {
     Pipeline(PipelineOptions),
 }
 
-/// How a measurement's result is shown, and files to which it is written.
+/// Output of a measurement: as text or JSON, and files to which its result is written.
 pub(crate) struct Output {
     pub(crate) json: bool,
     pub(crate) json_series: bool,

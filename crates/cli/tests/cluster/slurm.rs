@@ -4,6 +4,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use super::support::process::started_by;
 use super::support::{has_program, is_root, skip, succeed};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/slurm.sh");
@@ -41,16 +42,7 @@ impl Cluster {
 
     /// The same command, in the cluster.
     pub(crate) fn within(&self, command: &Command) -> Command {
-        let mut within = self.script("run");
-        within.arg(command.get_program()).args(command.get_args());
-        within.current_dir(command.get_current_dir().unwrap());
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => within.env(name, value),
-                None => within.env_remove(name),
-            };
-        }
-        within
+        started_by(self.script("run"), command)
     }
 
     pub(crate) fn say(&self, words: &[&str]) {

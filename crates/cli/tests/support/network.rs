@@ -8,6 +8,7 @@ use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use super::process::started_by;
 use super::{has_program, is_root, skip, succeed};
 
 /// Two hosts, `10.77.0.1` and `10.77.0.2`, that reach only each other. Gone when dropped.
@@ -166,18 +167,8 @@ impl Host {
 /// The same command, but in this network namespace.
 pub fn within(namespace: &str, command: &Command) -> Command {
     let mut here = Command::new("ip");
-    here.args(["netns", "exec", namespace]).arg(command.get_program()).args(command.get_args());
-    here.stdin(Stdio::null());
-    if let Some(directory) = command.get_current_dir() {
-        here.current_dir(directory);
-    }
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => here.env(name, value),
-            None => here.env_remove(name),
-        };
-    }
-    here
+    here.args(["netns", "exec", namespace]).stdin(Stdio::null());
+    started_by(here, command)
 }
 
 impl Drop for Host {

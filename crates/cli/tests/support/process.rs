@@ -37,6 +37,21 @@ impl Start for Command {
     }
 }
 
+/// A command as `starter` starts it, which has its words behind its own, its directory and its environment.
+pub fn started_by(mut starter: Command, command: &Command) -> Command {
+    starter.arg(command.get_program()).args(command.get_args());
+    if let Some(directory) = command.get_current_dir() {
+        starter.current_dir(directory);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => starter.env(name, value),
+            None => starter.env_remove(name),
+        };
+    }
+    starter
+}
+
 /// A running process. Killed when dropped, with everything that it started.
 pub struct Run {
     child: ChildProcess,

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use icdc_stop::ChildProcess;
 use rustix::process::{Signal, kill_process};
 
+use super::process::started_by;
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running command whose standard streams are one terminal. Killed when dropped.
@@ -44,17 +46,8 @@ impl Terminal {
     /// Starts the command as the foreground of the terminal, which controls it: what is typed may interrupt.
     pub fn start_in_foreground(command: &Command) -> Self {
         let mut alone = Command::new("setsid");
-        alone.arg("--ctty").arg(command.get_program()).args(command.get_args());
-        if let Some(directory) = command.get_current_dir() {
-            alone.current_dir(directory);
-        }
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => alone.env(name, value),
-                None => alone.env_remove(name),
-            };
-        }
-        Self::start(&mut alone)
+        alone.arg("--ctty");
+        Self::start(&mut started_by(alone, command))
     }
 
     /// All that was written to the terminal so far, escape sequences included.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::sshd::Sshd;
 use crate::support::network::{Host, Pair};
+use crate::support::process::started_by;
 use crate::support::{
     Ended, MIB, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data, has_program, skip, succeed,
 };
@@ -126,15 +127,8 @@ fn connections_that_a_nat_has_forgotten_are_given_up() {
 fn with_hosts(host: &Host, site: &Site, command: &Command) -> Command {
     let script = format!("mount --bind '{}' /etc/hosts && exec \"$@\"", site.path("hosts").display());
     let mut inside = Command::new("unshare");
-    inside.args(["--mount", "sh", "-c", &script, "sh"]).arg(command.get_program()).args(command.get_args());
-    inside.current_dir(site.root());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => inside.env(name, value),
-            None => inside.env_remove(name),
-        };
-    }
-    host.run(&inside)
+    inside.args(["--mount", "sh", "-c", &script, "sh"]);
+    host.run(&started_by(inside, command))
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub fn parameters(_algorithm: &Algorithm) -> Option<Vec<(String, i64)>> {
     None
 }
 
-/// What keeps `algorithm`, which is registered, loaded, as far as this build can tell: icdc's pin
+/// Holder that keeps the registered `algorithm` loaded, as far as this build can tell: icdc's pin
 /// or something else.
 pub(super) fn holder(algorithm: &Algorithm) -> Holder {
     let path = pin::path(algorithm.name);

@@ -68,6 +68,16 @@ enum Walked {
     Over { at: Time, took: Span },
 }
 
+impl Walked {
+    /// Time at which it began.
+    fn begun(self) -> Time {
+        match self {
+            Self::UnderWay { since } => since,
+            Self::Over { at, took } => at - took,
+        }
+    }
+}
+
 impl Watching {
     /// State at the beginning of a run, with the watches begun; an error is a sentence for the
     /// user.
@@ -419,11 +429,7 @@ impl Watching {
     /// Whether all that was there at that time has been seen: where changes are not reported, by a walk that began
     /// later and is over.
     fn was_walked_since(&self, time: Time) -> bool {
-        match self.walked {
-            _ if self.interval.is_none() => true,
-            Walked::Over { at, took } => time <= at - took,
-            Walked::UnderWay { .. } => false,
-        }
+        self.interval.is_none() || matches!(self.walked, Walked::Over { .. }) && time <= self.walked.begun()
     }
 
     /// Ends the following with what has settled; false while something is still waited for.
@@ -449,16 +455,16 @@ impl Watching {
     /// Whether, where changes are not reported, a last walk is under way, or files that it has found have yet to
     /// be left alone for the time after which they have settled.
     fn awaits_last_walk(&mut self, now: Time, asked: Time) -> bool {
+        if self.interval.is_none() {
+            return false;
+        }
+        if self.walked.begun() < asked {
+            self.walk_all(now);
+        }
         match self.walked {
-            _ if self.interval.is_none() => false,
-            Walked::Over { at, took } if asked <= at - took => {
+            Walked::UnderWay { .. } => true,
+            Walked::Over { at, .. } => {
                 self.settling.unsettled() > self.settling.open() && now - at <= self.options.settle
-            }
-            _ => {
-                if asked == now {
-                    self.walk_all(now);
-                }
-                true
             }
         }
     }
