@@ -137,6 +137,8 @@ pub(super) struct FileExecutor<'a> {
     reached: HashMap<DirectoryPlace, Whereabouts>,
     /// Directories that are filled under staging names, because theirs belong to something else.
     aside: ById<Aside>,
+    /// First failure to remove something unfinished beside an item; `None` if nothing is left.
+    unremoved: Option<Failure>,
     /// The sources, if they are on this kernel, too.
     sources: Option<Arc<SourcesHere>>,
     /// Rules by which names are never deleted; `None` until the first directory is listed.
@@ -193,6 +195,7 @@ impl<'a> FileExecutor<'a> {
             kept_times: KeptTimes::new(shared.options.dry_run),
             reached: HashMap::new(),
             aside: ById::default(),
+            unremoved: None,
             sources: None,
             protecting: None,
             store: Some(store),

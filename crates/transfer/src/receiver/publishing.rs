@@ -20,7 +20,7 @@ use super::file_identity::FileIdentity;
 use super::leftovers;
 use super::pending::{metadata, restore};
 use super::spellings::{Spelling, Spellings};
-use super::staging::{Staging, Whose};
+use super::staging::{self, Staging, Whose};
 use crate::special;
 
 /// A large file whose contents and metadata are durable, and which only lacks its final name.
@@ -364,7 +364,7 @@ impl Staged {
         if made.form == Form::FurtherName {
             // A rename onto a name of the same file does nothing and leaves the staging name
             // behind.
-            let _ = directory.remove_file(&made.staging);
+            staging::remove_if_there(directory, &made.staging).map_err(|error| failure::of_tree(&error))?;
         }
         Ok(())
     }
@@ -455,26 +455,39 @@ impl Staged {
 
     /// Removes the journal of the item's blocks, once it has its final name. A journal beside an
     /// unfinished file is that of another session, which has restarted the item meanwhile.
-    pub(super) fn remove_journal(&self) {
-        if let Some(Durable { journal: Some(journal), .. }) = &self.made.durable
-            && self.directory.stat(&self.made.staging).is_err()
-        {
-            let _ = self.directory.remove_file(journal);
+    ///
+    /// # Errors
+    /// The journal is still there.
+    pub(super) fn remove_journal(&self) -> Result<(), TreeError> {
+        match &self.made.durable {
+            Some(Durable { journal: Some(journal), .. }) if self.directory.stat(&self.made.staging).is_err() => {
+                staging::remove_if_there(&self.directory, journal)
+            }
+            _ => Ok(()),
         }
     }
 
     /// Removes the item with its journal: no later run can publish it.
-    pub(super) fn remove(&self) {
-        if self.is_staged() && self.directory.remove_file(&self.made.staging).is_ok() {
-            self.remove_journal();
+    ///
+    /// # Errors
+    /// One of them is still there.
+    pub(super) fn remove(&self) -> Result<(), TreeError> {
+        if self.is_staged() {
+            staging::remove_if_there(&self.directory, &self.made.staging)?;
+            self.remove_journal()?;
         }
+        Ok(())
     }
 
     /// Removes the item, unless a later run can publish it as it is.
-    pub(super) fn discard(&self) {
+    ///
+    /// # Errors
+    /// It is still there.
+    pub(super) fn discard(&self) -> Result<(), TreeError> {
         let is_kept = self.made.durable.as_ref().is_some_and(|durable| durable.journal.is_some());
-        if !is_kept && self.is_staged() {
-            let _ = self.directory.remove_file(&self.made.staging);
+        match !is_kept && self.is_staged() {
+            true => staging::remove_if_there(&self.directory, &self.made.staging),
+            false => Ok(()),
         }
     }
 }

@@ -47,7 +47,8 @@ impl FileExecutor<'_> {
             && let Some(staged) = Staged::in_place(directory, &name, file)
         {
             if self.is_resuming() {
-                leftovers::remove_unfinished(directory, &name, whose);
+                let removed = leftovers::remove_unfinished(directory, &name, whose);
+                self.note_removal(removed);
             }
             return Ok(self.linked(id, Ok(staged)));
         }

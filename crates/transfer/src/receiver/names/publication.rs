@@ -139,7 +139,10 @@ impl FileExecutor<'_> {
                     self.staged.remove(&id);
                 }
             }
-            Err(Failure::Final(_)) => staged.remove(),
+            Err(Failure::Final(_)) => {
+                let removed = staged.remove();
+                self.note_removal(removed);
+            }
             Err(Failure::Passing(_)) => {}
         }
     }
