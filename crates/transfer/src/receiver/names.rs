@@ -258,7 +258,7 @@ impl<'a> FileExecutor<'a> {
             NameJob::Stored { id, made, digest, streamed } => {
                 let stored = Stored { digest, is_durable: made.is_durable(), bytes: made.bytes(), streamed };
                 let item = self.book.item(id);
-                if let Some((directory, name)) = item.and_then(|item| self.place(item).ok()) {
+                if let Some((directory, name)) = item.and_then(|item| self.target(item).ok()) {
                     let staged = Staged::new(directory, name, made);
                     self.staged.insert(id, staged);
                 }
@@ -380,7 +380,7 @@ impl<'a> FileExecutor<'a> {
 /// Items and where they are.
 impl FileExecutor<'_> {
     /// Directory that an item goes into, and its name there.
-    fn place(&self, item: &Item) -> Result<(&Directory, Name), Failure> {
+    fn target(&self, item: &Item) -> Result<(&Directory, Name), Failure> {
         let directory = self.directories.get(item.directory)?;
         let name = Name::new(&item.place.name).map_err(|error| error.to_string())?;
         Ok((directory, name))

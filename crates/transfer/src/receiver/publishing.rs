@@ -10,15 +10,15 @@ use icdc_disk::tree::{Directory, Kind, Metadata, Name, Stat, TreeError};
 use icdc_protocol::message::{Entry, EntryKind, FileDigest, ReceiveOptions};
 use icdc_session::receiver::book::action::Apart;
 use icdc_session::receiver::book::item::Item;
-use icdc_session::receiver::book::resume::verdict::{cannot_replace, is_in_the_way, taken};
+use icdc_session::receiver::book::resume::verdict::{cannot_replace, is_in_the_way, name_exists};
 use icdc_units::ByteCount;
 
-use super::backups::{Before, unmoved};
+use super::backups::{KeptState, unmoved};
 use super::exchanging::{exchange, has_inode, replaced_meanwhile};
 use super::failure::{self, Failure};
 use super::file_identity::FileIdentity;
 use super::leftovers;
-use super::pending::{metadata, restore};
+use super::restored_metadata::{metadata, restore};
 use super::spellings::{Spelling, Spellings};
 use super::staging::{self, Staging, Whose};
 use crate::special;
@@ -103,7 +103,7 @@ pub(super) enum Replaced<'a> {
     /// Everything but directories.
     AllButDirectories,
     /// This, which is kept, and nothing that has taken the name since.
-    Kept(&'a Before),
+    Kept(&'a KeptState),
 }
 
 /// Returns an error if the name belongs to something that is neither a file nor a directory nor a
@@ -337,7 +337,7 @@ impl Staged {
         if let Replaced::Nothing = replaced {
             // A name that is taken stays so: nothing is gained by keeping what lies beside it.
             return directory.rename_new(&made.staging, directory, name).map_err(|error| match error {
-                TreeError::Exists { .. } => taken(&directory.path_of(name)),
+                TreeError::Exists { .. } => name_exists(&directory.path_of(name)),
                 error => kept_for_later(failure::of_tree(&error)),
             });
         }
@@ -347,7 +347,7 @@ impl Staged {
         let is_special = matches!(item.entry.kind, EntryKind::Special(_));
         let renamed = match replaced {
             // One of its own kind, which has no contents to keep; or a directory, over which it gets no name.
-            Replaced::Kept(Before::Irreplaceable) if is_special => self.rename_over(),
+            Replaced::Kept(KeptState::Irreplaceable) if is_special => self.rename_over(),
             Replaced::Kept(before) => self.replace(before),
             Replaced::Nothing | Replaced::FilesAndLinks | Replaced::AllButDirectories => self.rename_over(),
         };
@@ -370,7 +370,7 @@ impl Staged {
     }
 
     /// Gives the item its final name in place of nothing but what is known to be kept.
-    fn replace(&self, before: &Before) -> Result<(), Failure> {
+    fn replace(&self, before: &KeptState) -> Result<(), Failure> {
         let Self { directory, name, made } = self;
         let rename_new = || {
             directory.rename_new(&made.staging, directory, name).map_err(|error| match error {
@@ -379,13 +379,13 @@ impl Staged {
             })
         };
         match before {
-            Before::Nothing => rename_new(),
-            Before::Irreplaceable => Err(is_in_the_way(&self.path(), "a directory")),
-            Before::Kept(stat) => match exchange(directory, &made.staging, (name, stat))? {
+            KeptState::Nothing => rename_new(),
+            KeptState::Irreplaceable => Err(is_in_the_way(&self.path(), "a directory")),
+            KeptState::Kept(stat) => match exchange(directory, &made.staging, (name, stat))? {
                 true => Ok(()),
                 false => self.rename_over(),
             },
-            Before::Unlinked(stat, above, backup) => {
+            KeptState::Unlinked(stat, above, backup) => {
                 let moved = directory.rename(name, above, backup);
                 moved.map_err(|error| unmoved((directory, name), (above, backup), &error))?;
                 if !has_inode(above, backup, (stat.dev, stat.ino)) {
