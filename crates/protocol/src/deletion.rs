@@ -48,7 +48,8 @@ pub enum MaxDelete {
 }
 
 /// Items of a source directory that the sender does not announce though they may exist there, so
-/// that the receiver does not delete those of their names.
+/// that the receiver does not delete those of their names. Where none comes for a directory, all
+/// that is not announced in it counts as extra, and is deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeftOut {
     /// Items with these names exist at the source.

@@ -412,8 +412,9 @@ impl BackConnector<'_> {
         Err(format!("{} broke the protocol: it takes no answers", self.host))
     }
 
-    /// Passes a request for a connection on to the listening end, with the addresses that it may
-    /// connect to. The error is a reason for the driving end.
+    /// Passes a request for a connection on to the listening end, with the addresses to try: those
+    /// that the driving end names, without those that can be no other host's, and those that this
+    /// host has resolved for it. The error is a reason for the driving end.
     fn pass_on(&mut self, request: ConnectBack) -> Result<(), String> {
         if self.route == DriveRoute::Direct {
             return Err("this copy connects directly only".to_owned());

@@ -116,7 +116,8 @@ impl<T: Send + 'static> Pool<T> {
 
 impl<T> Pool<T> {
     /// Stops the work that is running, joins its threads and drops the outcomes that were not
-    /// taken. More may be begun afterwards.
+    /// taken, as when no further connections are needed or another session begins. More may be
+    /// begun afterwards.
     pub(super) fn end(&self) {
         let over = self.shared.lock().over.clone();
         over.request();

@@ -84,6 +84,8 @@ struct Handshake<'a> {
 
 impl<'a> Handshake<'a> {
     /// A handshake that has not begun. It must be complete when `deadline` has passed since now.
+    /// `first` is the key log of its configuration, from which the traffic secrets are taken in the
+    /// end; `offered` is what the other end is told if no version is common.
     fn new(
         carrier: &'a Carrier,
         peer: &'a str,

@@ -95,7 +95,8 @@ pub(super) struct Relaying {
     pub(super) channel: Box<Channel>,
 }
 
-/// Data of the stage [`Stage::Closing`].
+/// Data of the stage [`Stage::Closing`]: a client whose request has failed has until the deadline
+/// to read the reply, which its leg sends.
 pub(super) struct Closing {
     pub(super) deadline: Time,
     /// Requested destination and hop, for the status.

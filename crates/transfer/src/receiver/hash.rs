@@ -85,8 +85,9 @@ fn difference(shared: &Shared<'_>, header: BlockHeader, arrived: Arrived) -> Opt
     }
 }
 
-/// Checks a block and returns the job to store it; `None` for a block of a file that has failed,
-/// or where the session fails.
+/// Checks a block and returns the job to store it. One that has no data, lies beyond the end of
+/// its file or does not match its digest breaks the protocol, and fails the session: `None` then,
+/// and for a block of a file that has failed.
 fn block(shared: &Shared<'_>, header: BlockHeader, payload: Option<Arrived>) -> Option<StoreJob> {
     // Blocks of a file that has failed may still arrive.
     let checked = match shared.large_files.length(header.id)? {

@@ -21,7 +21,8 @@ use super::state::{Comparison, ItemState, SessionStage, Tracked};
 use crate::{Failure, SessionError};
 
 impl<P> Book<P> {
-    /// Lets an item wait until it is known which files the destination has.
+    /// Lets a new item wait, unanswered, until it is known which files the destination has: one of
+    /// them may be it under another name. The first that waits has them searched for.
     pub(super) fn await_candidates(&mut self, id: EntryId) {
         self.remember(id, Progress::Coming);
         self.set_state(id, ItemState::AwaitingCandidates);

@@ -39,7 +39,8 @@ impl<B> Context<B> {
         self.actions.push_back(action);
     }
 
-    /// Asks the sender whether it is still connected.
+    /// Has the executor ask the sender whether it is still connected, and returns
+    /// [`Presence::Asking`] at once: the answer comes later, and the file is not stored before.
     pub(super) fn probe(&mut self) -> Presence {
         self.push(Action::Probe);
         Presence::Asking

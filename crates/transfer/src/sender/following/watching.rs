@@ -421,7 +421,9 @@ impl Watching {
         false
     }
 
-    /// Whether all that was there before the markers has been seen.
+    /// Whether all that was there when the marker files (`--final`) were closed has been seen, so
+    /// that they may travel as the last and the following may end. Always true where the sources
+    /// are not walked at intervals.
     fn was_walked_since_markers(&self) -> bool {
         self.markers.iter().all(|marker| self.was_walked_since(marker.since))
     }
