@@ -47,8 +47,6 @@ pub enum Compress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Uncompressed {
-    /// The user wants none.
-    Never,
     /// The receiver does not know compression.
     OlderEnd,
     /// A disk limits the rate.
@@ -84,12 +82,12 @@ impl Compressible {
     ///
     /// # Errors
     /// Any message that is none of these.
-    pub fn of(message: Message) -> Result<Self, Message> {
+    pub fn of(message: Message) -> Result<Self, Box<Message>> {
         match message {
             Message::Block(header) => Ok(Self::Block(header)),
             Message::Difference(header) => Ok(Self::Difference(header)),
             Message::Pack(items) => Ok(Self::Pack(items)),
-            other => Err(other),
+            other => Err(Box::new(other)),
         }
     }
 }
@@ -101,6 +99,12 @@ impl From<Compressible> for Message {
             Compressible::Difference(header) => Self::Difference(header),
             Compressible::Pack(items) => Self::Pack(items),
         }
+    }
+}
+
+impl From<Compressed> for Message {
+    fn from(compressed: Compressed) -> Self {
+        Self::Compressed(compressed)
     }
 }
 

@@ -20,7 +20,7 @@
 //!
 //! After a level was lowered it is not raised for a time that doubles with each repetition.
 //!
-//! Memory of an [`Extent`]: where a block did not shrink, 1, 2, 4 … of the following ones are not
+//! Memory of an [`Neighbours`]: where a block did not shrink, 1, 2, 4 … of the following ones are not
 //! tried, until one shrinks.
 
 use icdc_units::{ByteCount, Rate, Span, Time};
@@ -37,7 +37,7 @@ const OPENING: u32 = 8;
 const SAMPLE_ONE_IN: u32 = 8;
 /// Change of what arrives for which a level is left for another, in per cent.
 const GAIN_PERCENT: u64 = 110;
-/// Most blocks of an extent in sequence that are not tried.
+/// Most blocks in sequence that are not tried.
 const MOST_SKIPPED: u32 = 32;
 /// Compressed data after which older trials count half.
 const MEMORY: ByteCount = ByteCount::from_mib(64);
@@ -123,7 +123,7 @@ pub struct Change {
 
 /// Memory of whether neighbouring blocks, such as those of one file, shrink.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Extent {
+pub struct Neighbours {
     /// Number of blocks that are not tried.
     skip: u32,
     /// Number that was skipped last; 0 if the last trial has shrunk.
@@ -196,19 +196,19 @@ impl Compression {
         self.reason
     }
 
-    /// Decides about the next block, which belongs to this extent.
-    pub fn next(&mut self, extent: &mut Extent) -> Attempt {
+    /// Decides about the next block, by its neighbours before it.
+    pub fn next(&mut self, neighbours: &mut Neighbours) -> Attempt {
         let number = self.blocks;
         self.blocks = self.blocks.saturating_add(1);
         let level = match self.setting {
             Setting::Never => return Attempt::default(),
-            Setting::Level(level) => return Attempt { level: extent.tries().then_some(level), sample: false },
+            Setting::Level(level) => return Attempt { level: neighbours.tries().then_some(level), sample: false },
             Setting::Auto if self.limits.is_none() && number < OPENING => 1,
             Setting::Auto => self.level,
         };
         let is_of_use = matches!(self.limits, None | Some(Bottleneck::Network));
         let sample = is_of_use && number.is_multiple_of(SAMPLE_ONE_IN);
-        Attempt { level: (level > 0 && extent.tries()).then_some(level), sample }
+        Attempt { level: (level > 0 && neighbours.tries()).then_some(level), sample }
     }
 
     /// Takes the result of a sample at this level, or of a block.
@@ -342,7 +342,7 @@ impl Compression {
     }
 }
 
-impl Extent {
+impl Neighbours {
     /// Whether the next block is tried; counts it if not.
     fn tries(&mut self) -> bool {
         self.skip = match self.skip.checked_sub(1) {

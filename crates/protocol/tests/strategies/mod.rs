@@ -271,7 +271,6 @@ fn compress() -> impl Strategy<Value = Compress> {
 
 fn uncompressed() -> impl Strategy<Value = Uncompressed> {
     prop_oneof![
-        Just(Uncompressed::Never),
         Just(Uncompressed::OlderEnd),
         Just(Uncompressed::Disk),
         Just(Uncompressed::Processor),

@@ -35,7 +35,7 @@ struct Run {
     decision: Compression,
     now: Time,
     observed: Observed,
-    extent: Extent,
+    neighbours: Neighbours,
     samples: u64,
     changes: Vec<Change>,
 }
@@ -51,7 +51,7 @@ impl Run {
                 stand_for: ByteCount::ZERO,
                 worked: Span::ZERO,
             },
-            extent: Extent::default(),
+            neighbours: Neighbours::default(),
             samples: 0,
             changes: Vec::new(),
         }
@@ -89,7 +89,7 @@ impl Run {
     }
 
     fn block(&mut self, world: World) {
-        let Attempt { level, sample } = self.decision.next(&mut self.extent);
+        let Attempt { level, sample } = self.decision.next(&mut self.neighbours);
         let mut tried = |level: u8, plain: ByteCount| {
             // A little less at higher levels.
             let compressed = plain * (world.shrinks.min(100) - 2 * u64::from(world.shrinks < 90)) / 100;
@@ -101,7 +101,7 @@ impl Run {
         }
         if let Some(level) = level {
             tried(level, BLOCK);
-            self.extent.on_tried(world.shrinks < 94);
+            self.neighbours.on_tried(world.shrinks < 94);
         }
     }
 }
@@ -181,25 +181,25 @@ fn a_level_that_was_lowered_is_raised_ever_more_seldom() {
 #[test]
 fn a_fixed_level_is_the_users_and_never_is_never() {
     let mut fixed = Compression::new(Setting::Level(7), 1);
-    let mut extent = Extent::default();
-    assert_eq!(fixed.next(&mut extent), Attempt { level: Some(7), sample: false });
+    let mut neighbours = Neighbours::default();
+    assert_eq!(fixed.next(&mut neighbours), Attempt { level: Some(7), sample: false });
     fixed.on_trial(7, Trial::default());
     let mut never = Compression::new(Setting::Never, 1);
-    assert_eq!(never.next(&mut extent), Attempt::default());
+    assert_eq!(never.next(&mut neighbours), Attempt::default());
 }
 
 #[test]
-fn an_extent_that_does_not_shrink_is_tried_ever_more_seldom() {
-    let mut extent = Extent::default();
+fn blocks_whose_neighbours_do_not_shrink_are_tried_ever_more_seldom() {
+    let mut neighbours = Neighbours::default();
     let mut tried = Vec::new();
     for block in 0..200 {
-        if extent.tries() {
+        if neighbours.tries() {
             tried.push(block);
-            extent.on_tried(false);
+            neighbours.on_tried(false);
         }
     }
     assert_eq!(tried, [0, 2, 5, 10, 19, 36, 69, 102, 135, 168]);
-    while !extent.tries() {}
-    extent.on_tried(true);
-    assert!(extent.tries() && extent.tries(), "one that shrinks is followed by others");
+    while !neighbours.tries() {}
+    neighbours.on_tried(true);
+    assert!(neighbours.tries() && neighbours.tries(), "one that shrinks is followed by others");
 }

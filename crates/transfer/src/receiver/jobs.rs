@@ -3,6 +3,7 @@
 use crossbeam_channel::Sender as Channel;
 use icdc_disk::tree::Stat;
 use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::compression::Expander;
 use icdc_protocol::message::{BlockHeader, EntryId, FileDigest, ItemEnd, Message, PackItem, Streamed};
 use icdc_units::ByteCount;
 
@@ -48,6 +49,16 @@ pub(super) enum HashJob {
     Block { header: BlockHeader, payload: Option<Arrived> },
     /// A block that is to be put together from the file that is replaced and from what differs.
     Difference { header: BlockHeader, payload: Arrived },
+    /// A pack of small files that has been expanded, for the thread that handles file names.
+    Pack(Vec<PackItem>, Arrived),
+    /// A job whose payload is to be expanded first.
+    Compressed {
+        job: Box<Self>,
+        /// Length of the frame that has arrived, in bytes.
+        frame: usize,
+        /// Length of what it stands for, in bytes.
+        plain: usize,
+    },
     /// No more blocks of a file will come, or it is given up.
     End(ItemEnd),
     /// The sender has answered a `Ready`.
@@ -78,6 +89,25 @@ pub(super) enum DiskJob {
     Find(Search),
     /// Files are to be compared with those that they replace, as far as that is possible now.
     Describe,
+}
+
+impl HashJob {
+    /// The job once its payload is expanded, if it was compressed; the error is a sentence about it.
+    pub(super) fn expanded(self, expander: &mut Expander) -> Result<Self, String> {
+        let Self::Compressed { mut job, frame, plain } = self else { return Ok(self) };
+        let (payload, of) = match &mut *job {
+            Self::Block { header, payload: Some(payload) } | Self::Difference { header, payload } => {
+                (payload, format!("block {} of item {}", header.index, header.id))
+            }
+            Self::Pack(_, payload) => (payload, "a pack".to_owned()),
+            Self::Block { payload: None, .. } | Self::Compressed { .. } | Self::End(_) | Self::Confirmed => {
+                return Ok(*job);
+            }
+        };
+        let expanded = expander.expand(&mut payload.block, frame, plain);
+        expanded.map_err(|error| format!("{of} cannot be expanded: {error}"))?;
+        Ok(*job)
+    }
 }
 
 impl DiskJob {

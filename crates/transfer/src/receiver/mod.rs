@@ -71,6 +71,7 @@ use icdc_units::ByteCount;
 
 use self::bases::Bases;
 use self::disk_rate::DiskQueue;
+use self::hash::Checked;
 use self::intake::Intake;
 use self::large_files::LargeFiles;
 use self::names::FileExecutor;
@@ -78,7 +79,7 @@ pub use self::output::Output;
 use self::owners::OwnerLookup;
 pub(crate) use self::shared::FEEDBACK;
 pub use self::shared::{Allowed, ReceiveRequest};
-use self::shared::{Reply, Shared};
+use self::shared::{Expanded, Reply, Shared};
 use self::supervise::Watch;
 use self::throttle::Throttle;
 use crate::account::Account;
@@ -172,6 +173,7 @@ fn receive(
         draining: Once::default(),
         wake_supervisor,
         tally: Mutex::default(),
+        expanded: Expanded::default(),
         received: AtomicU64::new(0),
         max_rate: Mutex::default(),
         notices: Mutex::default(),
@@ -196,7 +198,10 @@ fn receive(
         account.note_place(*place);
     }
     account.add_bytes(shared.received.load(Ordering::Relaxed));
-    received(shared)
+    let compressed = shared.expanded.sums();
+    let received = received(shared)?;
+    account.add_compressed(compressed, received.goodbye.as_ref().and_then(|goodbye| goodbye.uncompressed));
+    Ok(received)
 }
 
 /// Runs the threads of a session until all of them have ended.
@@ -229,13 +234,14 @@ fn run_threads(
             run_outlet(shared, outlet, &replies);
         });
         let executor = names.run(move || executor.run(&names_queue, &stored_queue));
+        let checked = Checked { store: to_store, reads: to_compare, names: to_names.clone() };
         for _ in 1..hashers {
-            let (queue, to_store, reads) = (hash_queue.clone(), to_store.clone(), to_compare.clone());
-            if try_start(scope, "hash", move || hash::run(shared, &queue, &to_store, &reads)).is_err() {
+            let (queue, checked) = (hash_queue.clone(), checked.clone());
+            if try_start(scope, "hash", move || hash::run(shared, &queue, &checked)).is_err() {
                 break;
             }
         }
-        hash.run(move || hash::run(shared, &hash_queue, &to_store, &to_compare));
+        hash.run(move || hash::run(shared, &hash_queue, &checked));
         let compared = stored.clone();
         compare.run(move || compare::run(shared, &compare_queue, &compared));
         store.run(move || store::run(shared, &store_queue, stored));
