@@ -16,10 +16,12 @@
 
 use std::io;
 
+use icdc_units::ByteCount;
 use serde::{Deserialize, Serialize};
 use zstd::bulk;
 use zstd::zstd_safe::find_frame_compressed_size;
 
+use crate::limits::MAX_PAYLOAD;
 use crate::message::{BlockHeader, Message, PackItem};
 
 /// Highest level of compression: those above need much more memory for each thread.
@@ -55,6 +57,8 @@ pub enum Uncompressed {
     Processor,
     /// The data does not shrink.
     Data,
+    /// The sending end may not have the memory that it takes.
+    Memory,
 }
 
 /// A payload that travels compressed, with the message that it belongs to.
@@ -108,12 +112,28 @@ impl From<Compressed> for Message {
     }
 }
 
-/// Compresses payloads. Its memory, some MiB by level and as much as the longest payload became, is
-/// taken with the first use and kept.
+/// Upper bound of the memory of a [`Compressor`] that is used up to this level: what zstd takes for a
+/// payload of the greatest length, and the frame.
+#[must_use]
+pub fn compressor_memory(level: u8) -> ByteCount {
+    let of_zstd = match level {
+        0..=3 => ByteCount::from_mib(2),
+        4..=8 => ByteCount::from_mib(12),
+        _ => ByteCount::from_mib(56),
+    };
+    of_zstd + ByteCount::from(MAX_PAYLOAD)
+}
+
+/// Upper bound of the memory of an [`Expander`]: the longest frame, and the state of zstd, which has
+/// some 100 KB and no window, as what a frame stands for is written to its place at once.
+pub const EXPANDER_MEMORY: ByteCount = ByteCount::from_mib(MAX_PAYLOAD as u64 / (1 << 20) + 1);
+
+/// Compresses payloads. Its memory, at most [`compressor_memory`], is taken with the first use and kept.
 #[derive(Default)]
 pub struct Compressor {
     /// The state of zstd and its level; `None` before the first use.
     state: Option<(bulk::Compressor<'static>, u8)>,
+    /// The result of the last compression.
     frame: Vec<u8>,
 }
 
@@ -126,9 +146,9 @@ impl Compressor {
         }
         let most = payload.len() - payload.len() / LEAST_SAVING;
         self.frame.clear();
-        self.frame.reserve_exact(most);
+        self.frame.try_reserve_exact(most).ok()?;
         let (compressor, frame) = self.at(level).ok()?;
-        // The vector's capacity is what bounds the frame.
+        // It may be as long as the vector's capacity.
         compressor.compress_to_buffer(payload, frame).ok().filter(|length| *length <= most)?;
         Some(&self.frame)
     }
@@ -139,6 +159,7 @@ impl Compressor {
         self.compress(sample, level).map_or(sample.len(), <[u8]>::len)
     }
 
+    /// The state of zstd at this level, and the room for the frame; an error where there is no memory.
     fn at(&mut self, level: u8) -> io::Result<(&mut bulk::Compressor<'static>, &mut Vec<u8>)> {
         let Self { state, frame } = self;
         let wanted = level.clamp(1, MAX_LEVEL);
@@ -154,11 +175,12 @@ impl Compressor {
     }
 }
 
-/// Expands payloads. Its memory, less than a MiB and as much as the longest frame, is taken with the
-/// first use and kept.
+/// Expands payloads. Its memory, at most [`EXPANDER_MEMORY`], is taken with the first use and kept.
 #[derive(Default)]
 pub struct Expander {
+    /// The state of zstd; `None` before the first use.
     state: Option<bulk::Decompressor<'static>>,
+    /// The frame that is expanded, as what it stands for takes its place.
     frame: Vec<u8>,
 }
 
@@ -175,15 +197,15 @@ impl Expander {
     /// stands for.
     ///
     /// # Errors
-    /// It is not exactly one frame, stands for another number of bytes, or is not shorter than that. The content of the block
-    /// is undefined then.
+    /// It is not exactly one frame, stands for another number of bytes, is not shorter than that, or
+    /// there is no memory. The content of the block is undefined then.
     pub fn expand(&mut self, block: &mut [u8], compressed: usize, length: usize) -> Result<(), NotExpanded> {
         let refused = NotExpanded { length };
         if compressed >= length || length > block.len() {
             return Err(refused);
         }
-        // The frame, as it is shorter than what it stands for.
         self.frame.clear();
+        self.frame.try_reserve_exact(compressed).map_err(|_| refused)?;
         self.frame.extend_from_slice(&block[..compressed]);
         if find_frame_compressed_size(&self.frame) != Ok(compressed) {
             return Err(refused);
@@ -251,6 +273,24 @@ mod tests {
         refused(&skippable, 0);
         refused(&[], 0);
         refused(&text[..5000], text.len());
+    }
+
+    #[test]
+    fn memory_keeps_to_its_bounds() {
+        let mut payload = text(MAX_PAYLOAD);
+        payload[..MAX_PAYLOAD / 4].copy_from_slice(&noise(MAX_PAYLOAD / 4));
+        for level in 1..=MAX_LEVEL {
+            let mut compressor = Compressor::default();
+            let frame = compressor.compress(&payload, level).unwrap().to_vec();
+            let (state, _) = compressor.state.as_mut().unwrap();
+            let used = state.context_mut().sizeof() + compressor.frame.capacity();
+            assert!(ByteCount::from(used) <= compressor_memory(level), "{used} bytes at level {level}");
+            let (mut block, mut expander) = (vec![0; MAX_PAYLOAD], Expander::default());
+            block[..frame.len()].copy_from_slice(&frame);
+            expander.expand(&mut block, frame.len(), MAX_PAYLOAD).unwrap();
+            assert!(block == payload);
+            assert!(expander.frame.capacity() <= MAX_PAYLOAD);
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Decision about compression: while it brings more data over the path than it costs.
 //!
 //! ```text
-//!  w     rate at which bytes reach the receiver's host, while the network limits
+//!  w     rate at which bytes reach the receiver's host, while the network limits, or a ceiling that
+//!        somebody has set to the rate
 //!  r_l   what a byte on the way stands for at level l, by trials of the data itself (r_0 = 1)
 //!  s_l   what one thread compresses per second at level l, by the same trials
 //!  p     processors that nothing of this process uses, but for compressing
@@ -39,8 +40,9 @@ const SAMPLE_ONE_IN: u32 = 8;
 const GAIN_PERCENT: u64 = 110;
 /// Most blocks in sequence that are not tried.
 const MOST_SKIPPED: u32 = 32;
-/// Compressed data after which older trials count half.
-const MEMORY: ByteCount = ByteCount::from_mib(64);
+/// Number of trials of a level after which older ones count half: what a disk has in one place is often
+/// of one kind.
+const MEMORY: u32 = 32;
 /// Least time for which a level that was lowered is not raised, and the longest.
 const HOLD: [Span; 2] = [Span::from_secs(3), Span::from_secs(60)];
 
@@ -137,8 +139,8 @@ pub struct Compression {
     processors: u64,
     level: u8,
     reason: Option<Reason>,
-    /// Results by level, the first of level 1.
-    trials: [Trial; TOP_LEVEL as usize],
+    /// Results by level, the first of level 1, and their number since older ones were halved.
+    trials: [(Trial, u32); TOP_LEVEL as usize],
     /// Number of blocks so far.
     blocks: u32,
     /// Part that limited in the last period; `None` before the first has ended.
@@ -177,7 +179,7 @@ impl Compression {
             Setting::Level(level) => level,
             Setting::Never | Setting::Auto => 0,
         };
-        let trials = [Trial::default(); TOP_LEVEL as usize];
+        let trials = [(Trial::default(), 0); TOP_LEVEL as usize];
         let hold = (Time::ORIGIN, HOLD[0]);
         let (reason, limits, period, network) = (None, None, None, None);
         Self { setting, processors, level, reason, trials, blocks: 0, limits, period, network, hold }
@@ -213,9 +215,11 @@ impl Compression {
 
     /// Takes the result of a sample at this level, or of a block.
     pub fn on_trial(&mut self, level: u8, trial: Trial) {
-        let Some(sum) = self.trials.get_mut(usize::from(level).wrapping_sub(1)) else { return };
-        if sum.plain > MEMORY {
+        let Some((sum, number)) = self.trials.get_mut(usize::from(level).wrapping_sub(1)) else { return };
+        *number += 1;
+        if *number > MEMORY {
             *sum = Trial { plain: sum.plain / 2, compressed: sum.compressed / 2, took: sum.took / 2 };
+            *number = MEMORY / 2;
         }
         sum.plain += trial.plain;
         sum.compressed += trial.compressed;
@@ -263,6 +267,7 @@ impl Compression {
         (after != before).then_some(Change { level: self.level, reason: self.reason })
     }
 
+    /// Changes level or reason by what has limited in a period.
     fn decide(&mut self, now: Time, limits: Bottleneck, seen: &Seen) {
         match limits {
             Bottleneck::Network => {
@@ -292,6 +297,7 @@ impl Compression {
         self.set(level, reason);
     }
 
+    /// Sets the level; the reason is of use where that is none.
     fn set(&mut self, level: u8, reason: Reason) {
         self.level = level;
         self.reason = (level == 0).then_some(reason);
@@ -332,12 +338,14 @@ impl Compression {
         Some(by_network.min(by_processors))
     }
 
+    /// Whether trials at this level saved enough.
     fn shrinks(&self, level: u8) -> bool {
         self.trial(level).is_some_and(|trial| trial.plain * 100 >= trial.compressed * GAIN_PERCENT)
     }
 
+    /// Sum of the trials at this level; `None` before the first.
     fn trial(&self, level: u8) -> Option<Trial> {
-        let trial = self.trials.get(usize::from(level).checked_sub(1)?)?;
+        let (trial, _) = self.trials.get(usize::from(level).checked_sub(1)?)?;
         (!trial.plain.is_zero()).then_some(*trial)
     }
 }

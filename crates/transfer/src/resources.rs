@@ -15,6 +15,11 @@ const LEAST_BLOCKS: u64 = 8;
 /// blocks of the other end, which may be under the same limit, threads, paths, and the least page
 /// cache.
 const BESIDES: ByteCount = ByteCount::from_mib(48);
+/// Most memory that the codecs of one end have together. Chosen: more than those of all hashing threads
+/// by `auto`, and four of the highest levels.
+const CODECS: ByteCount = ByteCount::from_mib(256);
+/// Reciprocal of the share of the tightest memory limit that is used for codecs.
+const CODECS_SHARE: u64 = 8;
 /// File descriptors that a session needs besides directories: threads' files, rings, connections,
 /// files with which others are compared, and those of the other end in a copy within this process.
 const OTHERS: u64 = 80;
@@ -25,6 +30,13 @@ const ENDS: u64 = 2;
 /// limited.
 pub(crate) fn blocks(wanted: u64) -> u64 {
     memory::tightest().map_or(wanted, |most| wanted.min((most.as_u64() / SHARE / BLOCK_SIZE as u64).max(LEAST_BLOCKS)))
+}
+
+/// Number of codecs of `each` bytes that a session end may have: `wanted`, or fewer where memory is
+/// limited, or none.
+pub(crate) fn codecs(wanted: usize, each: ByteCount) -> usize {
+    let most = memory::tightest().map_or(CODECS, |most| CODECS.min(most / CODECS_SHARE));
+    wanted.min(usize::try_from(most.as_u64() / each.as_u64()).unwrap_or(usize::MAX))
 }
 
 /// Checks that memory for this number of blocks is available; the error is a message for the user.

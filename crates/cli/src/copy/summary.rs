@@ -63,7 +63,7 @@ pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<St
     lines
 }
 
-/// What compression has saved, or why there was none; `None` where nobody needs to know.
+/// Sentence on what compression has saved, or why there was none; `None` where nobody needs to know.
 fn compression(summary: &Summary) -> Option<String> {
     let Summary { compressed_from: from, compressed_to: to, .. } = *summary;
     if from > 0 {
@@ -81,6 +81,7 @@ pub(crate) fn uncompressed(reason: Uncompressed) -> &'static str {
         Uncompressed::Disk => "the disk limits",
         Uncompressed::Processor => "no processor is idle enough",
         Uncompressed::Data => "the data does not shrink",
+        Uncompressed::Memory => "the memory limit of the sending end leaves no room",
     }
 }
 

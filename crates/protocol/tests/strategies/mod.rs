@@ -275,6 +275,7 @@ fn uncompressed() -> impl Strategy<Value = Uncompressed> {
         Just(Uncompressed::Disk),
         Just(Uncompressed::Processor),
         Just(Uncompressed::Data),
+        Just(Uncompressed::Memory),
     ]
 }
 

@@ -3,7 +3,6 @@
 use crossbeam_channel::{Receiver as Queue, SendError, Sender as Channel};
 use icdc_disk::Block;
 use icdc_protocol::block_map::{block_count, block_length, block_offset};
-use icdc_protocol::compression::Expander;
 use icdc_protocol::digest;
 use icdc_protocol::message::{BlockHeader, Diskless, EntryId};
 use icdc_session::SessionError;
@@ -30,9 +29,8 @@ pub(super) struct Checked {
 /// their headers until the queue is closed. Good blocks go to the disk.
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, to: &Checked) {
     let Checked { store, reads, names } = to;
-    let mut expander = Expander::default();
     for job in queue {
-        let job = match job.expanded(&mut expander) {
+        let job = match shared.expanding.expanded(job) {
             Ok(job) => job,
             Err(error) => {
                 shared.fail(SessionError::Protocol(error));

@@ -6,6 +6,7 @@ use crossbeam_channel::Sender as Channel;
 use icdc_disk::Block;
 use icdc_limits::thread::NoThread;
 use icdc_link::{Inlet, LinkError, Parcel};
+use icdc_protocol::Features;
 use icdc_protocol::block_map::block_length;
 use icdc_protocol::message::{
     BlockHeader, Compressed, Compressible, Congestion, Goodbye, Message, Part, Problem, Refusal, RefusalKind,
@@ -236,11 +237,15 @@ impl Intake<'_> {
         *self.shared.max_rate() = Some(limit);
     }
 
-    /// Hands a compressed payload to the hashing threads, which expand it.
+    /// Hands a compressed payload to the hashing threads, which expand it; an error from a sender that
+    /// has not announced that feature.
     fn compressed(&self, compressed: Compressed, payload: Option<(Block, usize)>) -> Result<(), SessionError> {
+        if !self.shared.peer().has(Features::COMPRESSION) {
+            return Err(SessionError::Protocol("sends compressed data without that feature".into()));
+        }
         let plain = compressed.length as usize;
         let (block, frame) = payload.ok_or_else(|| SessionError::Protocol("a compressed payload is missing".into()))?;
-        self.shared.expanded.note(plain, frame);
+        self.shared.expanding.note(plain, frame);
         let job = match compressed.of {
             Compressible::Block(header) => {
                 self.shared.large_files.on_block(header.id, header.index);

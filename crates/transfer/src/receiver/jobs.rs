@@ -3,7 +3,6 @@
 use crossbeam_channel::Sender as Channel;
 use icdc_disk::tree::Stat;
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::compression::Expander;
 use icdc_protocol::message::{BlockHeader, EntryId, FileDigest, ItemEnd, Message, PackItem, Streamed};
 use icdc_units::ByteCount;
 
@@ -89,25 +88,6 @@ pub(super) enum DiskJob {
     Find(Search),
     /// Files are to be compared with those that they replace, as far as that is possible now.
     Describe,
-}
-
-impl HashJob {
-    /// The job once its payload is expanded, if it was compressed; the error is a sentence about it.
-    pub(super) fn expanded(self, expander: &mut Expander) -> Result<Self, String> {
-        let Self::Compressed { mut job, frame, plain } = self else { return Ok(self) };
-        let (payload, of) = match &mut *job {
-            Self::Block { header, payload: Some(payload) } | Self::Difference { header, payload } => {
-                (payload, format!("block {} of item {}", header.index, header.id))
-            }
-            Self::Pack(_, payload) => (payload, "a pack".to_owned()),
-            Self::Block { payload: None, .. } | Self::Compressed { .. } | Self::End(_) | Self::Confirmed => {
-                return Ok(*job);
-            }
-        };
-        let expanded = expander.expand(&mut payload.block, frame, plain);
-        expanded.map_err(|error| format!("{of} cannot be expanded: {error}"))?;
-        Ok(*job)
-    }
 }
 
 impl DiskJob {

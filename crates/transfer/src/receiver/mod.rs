@@ -20,6 +20,7 @@ mod compare;
 mod confinement;
 mod disk_rate;
 mod exchanging;
+mod expanding;
 mod failure;
 mod file_identity;
 mod hash;
@@ -71,6 +72,7 @@ use icdc_units::ByteCount;
 
 use self::bases::Bases;
 use self::disk_rate::DiskQueue;
+use self::expanding::Expanding;
 use self::hash::Checked;
 use self::intake::Intake;
 use self::large_files::LargeFiles;
@@ -79,7 +81,7 @@ pub use self::output::Output;
 use self::owners::OwnerLookup;
 pub(crate) use self::shared::FEEDBACK;
 pub use self::shared::{Allowed, ReceiveRequest};
-use self::shared::{Expanded, Reply, Shared};
+use self::shared::{Reply, Shared};
 use self::supervise::Watch;
 use self::throttle::Throttle;
 use crate::account::Account;
@@ -173,7 +175,7 @@ fn receive(
         draining: Once::default(),
         wake_supervisor,
         tally: Mutex::default(),
-        expanded: Expanded::default(),
+        expanding: Expanding::new(),
         received: AtomicU64::new(0),
         max_rate: Mutex::default(),
         notices: Mutex::default(),
@@ -198,7 +200,7 @@ fn receive(
         account.note_place(*place);
     }
     account.add_bytes(shared.received.load(Ordering::Relaxed));
-    let compressed = shared.expanded.sums();
+    let compressed = shared.expanding.sums();
     let received = received(shared)?;
     account.add_compressed(compressed, received.goodbye.as_ref().and_then(|goodbye| goodbye.uncompressed));
     Ok(received)

@@ -51,7 +51,7 @@ impl Progress {
         self.last_bytes = feedback.received;
         let tcp = shared.link.tcp_info();
         let full = feedback.ring_used * 10 >= feedback.ring_blocks * 9;
-        let (compressed_from, compressed_to) = shared.expanded.sums();
+        let (compressed_from, compressed_to) = shared.expanding.sums();
         (shared.events)(Event::Progress(Sample {
             seconds: (now - self.start).as_secs_f64(),
             bytes_done: (feedback.received + (tally.resumed + tally.unchanged).as_u64()).min(if totals.complete {

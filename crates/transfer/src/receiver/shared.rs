@@ -18,6 +18,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 use super::bases::Bases;
 use super::disk_rate::DiskQueue;
+use super::expanding::Expanding;
 use super::large_files::LargeFiles;
 use super::output::Output;
 use super::owners::OwnerLookup;
@@ -84,31 +85,6 @@ pub struct Allowed {
     pub conceals: bool,
 }
 
-/// Sums over the compressed payloads that have arrived.
-#[derive(Default)]
-pub(super) struct Expanded {
-    plain: AtomicU64,
-    frames: AtomicU64,
-}
-
-impl Expanded {
-    /// Counts a frame of this length, and the length of what it stands for.
-    pub(super) fn note(&self, plain: usize, frame: usize) {
-        self.frames.fetch_add(frame as u64, Ordering::Relaxed);
-        self.plain.fetch_add(plain as u64, Ordering::Relaxed);
-    }
-
-    /// Number of bytes that the frames stand for, and of their own.
-    pub(super) fn sums(&self) -> (u64, u64) {
-        (self.plain.load(Ordering::Relaxed), self.frames.load(Ordering::Relaxed))
-    }
-
-    fn saved(&self) -> ByteCount {
-        let (plain, frames) = self.sums();
-        ByteCount::new(plain) - ByteCount::new(frames)
-    }
-}
-
 /// Work for the thread that sends messages to the sender of the session.
 pub(super) enum Reply {
     /// Send this message.
@@ -150,7 +126,7 @@ pub(super) struct Shared<'a> {
     pub(super) wake_supervisor: Channel<()>,
     pub(super) tally: Mutex<Tally>,
     /// Compressed payloads that have arrived.
-    pub(super) expanded: Expanded,
+    pub(super) expanding: Expanding,
     /// Payload bytes of the frames that were taken up, before they were compressed, those of blocks which
     /// travelled again included.
     pub(super) received: AtomicU64,
@@ -291,7 +267,7 @@ impl Shared<'_> {
     /// complete yet are included, and blocks that arrive again count again. What was compressed counts
     /// as what it stands for, once it is complete.
     pub(super) fn arrived(&self) -> ByteCount {
-        self.further.received() + self.link.received() + self.expanded.saved()
+        self.further.received() + self.link.received() + self.expanding.saved()
     }
 
     /// Feedback for the sender: bytes that have arrived and that are durable, blocks in the ring,

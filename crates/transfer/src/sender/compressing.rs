@@ -1,15 +1,15 @@
 //! Compresses payloads, as [`icdc_rate::compression`] decides, on the threads that digest and pack.
 //!
 //! A payload is compressed after its digest is known and before it is queued for a connection; the
-//! result takes its place in its block, so that no more blocks are needed. At most as many threads
-//! compress at a time as there are hashing threads, each with a codec of its own.
+//! result takes its place in its block, so that no more blocks are needed. As many threads compress at a
+//! time as there are codecs: at most one for each hashing thread, and fewer where memory is limited.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded};
 use icdc_link::{Parcel, Payload};
-use icdc_protocol::compression::Compressor;
+use icdc_protocol::compression::{Compressor, compressor_memory};
 use icdc_protocol::limits::LEAF_SIZE;
 use icdc_protocol::message::{Compress, Compressed, Compressible, Uncompressed};
 use icdc_rate::compression::{
@@ -19,7 +19,7 @@ use icdc_units::{ByteCount, Span, Time};
 
 use crate::clock;
 use crate::event::{Event, Stage};
-use crate::processors;
+use crate::{processors, resources};
 
 const NO_PANIC: &str = "no panic while compression is decided";
 
@@ -40,6 +40,8 @@ pub(super) struct Compressing {
     took: AtomicU64,
     /// Whether the receiver takes no compressed payloads.
     is_refused: AtomicBool,
+    /// Whether this end may not have the memory for a codec.
+    lacks_memory: bool,
 }
 
 impl Compressing {
@@ -50,11 +52,17 @@ impl Compressing {
             Compress::Never => Setting::Never,
             Compress::Level(level) => Setting::Level(level),
         };
-        let codecs = (setting != Compress::Never).then(|| {
-            let (idle, codecs) = bounded(processors::hashers());
-            (0..processors::hashers()).for_each(|_| idle.send(Compressor::default()).expect("it has room for all"));
+        let number = match setting {
+            Compress::Never => 0,
+            Compress::Auto => resources::codecs(processors::hashers(), compressor_memory(TOP_LEVEL)),
+            Compress::Level(level) => resources::codecs(processors::hashers(), compressor_memory(level)),
+        };
+        let codecs = (number > 0).then(|| {
+            let (idle, codecs) = bounded(number);
+            (0..number).for_each(|_| idle.send(Compressor::default()).expect("it has room for all"));
             (idle, codecs)
         });
+        let lacks_memory = setting != Compress::Never && codecs.is_none();
         Self {
             setting,
             decision: Mutex::new(Compression::new(rule, processors::count() as u64)),
@@ -65,6 +73,7 @@ impl Compressing {
             plain: AtomicU64::new(0),
             took: AtomicU64::new(0),
             is_refused: AtomicBool::new(false),
+            lacks_memory,
         }
     }
 
@@ -95,6 +104,7 @@ impl Compressing {
         self.compressed(takes, &self.packs, parcel)
     }
 
+    /// The parcel, compressed or sampled by a codec as was decided.
     fn attempted(
         &self,
         codec: &mut Compressor,
@@ -152,6 +162,8 @@ impl Compressing {
         (delivered, stand_for): (ByteCount, ByteCount),
     ) -> Option<Event> {
         self.codecs.as_ref()?;
+        // A ceiling of the user's, or of a key, is as good a reason as a slow path: below it, more data
+        // arrives in the same time.
         let limits = match stage {
             Stage::Network | Stage::RateCeiling | Stage::MaxRate => Bottleneck::Network,
             Stage::SourceDisk | Stage::DestinationDisk => Bottleneck::Disk,
@@ -174,6 +186,9 @@ impl Compressing {
     /// is nothing to tell.
     pub(super) fn uncompressed(&self) -> Option<Uncompressed> {
         let (from, _) = self.sums();
+        if self.lacks_memory {
+            return Some(Uncompressed::Memory);
+        }
         if self.is_refused.load(Ordering::Relaxed) {
             return Some(Uncompressed::OlderEnd);
         }
