@@ -27,23 +27,27 @@
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 /// Highest level that is chosen. At levels above, zstd becomes several times slower for a few per
-/// cent less data.
+/// cent less data. Chosen: no test fails at 2 and 5.
 pub const TOP_LEVEL: u8 = 3;
-/// Time over which what limits is observed. Chosen: several round trips of a long path.
+/// Time over which what limits is observed: about a round trip of a long path. Chosen: no test fails
+/// at 125 ms and 500 ms.
 const PERIOD: Span = Span::from_millis(250);
 /// Number of blocks at the beginning that are compressed before it is known what limits: as many as
-/// wait between the disk and the socket.
+/// wait between the disk and the socket. Chosen: no test fails at 4 and 16.
 const OPENING: u32 = 8;
-/// Of so many blocks one is sampled, while none is compressed, and while they are.
+/// Of so many blocks one is sampled, while none is compressed, and while they are. Chosen: at 16 test
+/// `data_that_begins_to_shrink_is_seen_soon` fails; at 4 no test fails.
 const SAMPLE_ONE_IN: u32 = 8;
-/// Change of what arrives for which a level is left for another, in per cent.
+/// Change of what arrives for which a level is left for another, in per cent. Chosen: no test fails at
+/// 105 and 120.
 const GAIN_PERCENT: u64 = 110;
-/// Most blocks in sequence that are not tried.
+/// Most blocks in sequence that are not tried. Chosen: 128 MiB of a large file; not varied.
 const MOST_SKIPPED: u32 = 32;
 /// Number of trials of a level after which older ones count half: what a disk has in one place is often
-/// of one kind.
+/// of one kind. Chosen: no test fails at 16 and 64.
 const MEMORY: u32 = 32;
-/// Least time for which a level that was lowered is not raised, and the longest.
+/// Least time for which a level that was lowered is not raised, and the longest. Chosen: no test fails
+/// at half and at twice of both.
 const HOLD: [Span; 2] = [Span::from_secs(3), Span::from_secs(60)];
 
 /// The user's choice.

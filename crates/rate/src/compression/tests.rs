@@ -37,6 +37,8 @@ struct Run {
     observed: Observed,
     neighbours: Neighbours,
     samples: u64,
+    /// Time for which threads have compressed.
+    took: Span,
     changes: Vec<Change>,
 }
 
@@ -53,6 +55,7 @@ impl Run {
             },
             neighbours: Neighbours::default(),
             samples: 0,
+            took: Span::ZERO,
             changes: Vec::new(),
         }
     }
@@ -93,7 +96,9 @@ impl Run {
         let mut tried = |level: u8, plain: ByteCount| {
             // A little less at higher levels.
             let compressed = plain * (world.shrinks.min(100) - 2 * u64::from(world.shrinks < 90)) / 100;
-            self.decision.on_trial(level, Trial { plain, compressed, took: plain / speed(world, level) });
+            let took = plain / speed(world, level);
+            self.took += took;
+            self.decision.on_trial(level, Trial { plain, compressed, took });
         };
         if sample {
             self.samples += 1;
@@ -135,6 +140,24 @@ fn what_does_not_shrink_is_sent_as_it_is() {
     let mut run = Run::new(noise);
     run.run(noise, Span::from_secs(20));
     assert!(run.run(WORLD, Span::from_secs(20)) > 0, "it is seen when the data changes");
+}
+
+#[test]
+fn what_does_not_shrink_costs_little() {
+    for network in [mbyte(1), mbyte(12), mbyte(125), mbyte(1250)] {
+        let noise = World { shrinks: 100, network, disk: mbyte(9000), ..WORLD };
+        let (mut run, time) = (Run::new(noise), Span::from_secs(10));
+        run.run(noise, time);
+        assert!(run.took * 50 < time * noise.processors, "{:?} of {time:?} at {network}", run.took);
+    }
+}
+
+#[test]
+fn data_that_begins_to_shrink_is_seen_soon() {
+    let noise = World { shrinks: 100, ..WORLD };
+    let mut run = Run::new(noise);
+    run.run(noise, Span::from_secs(600));
+    assert!(run.run(WORLD, Span::from_secs(20)) > 0, "after ten minutes of noise");
 }
 
 #[test]
