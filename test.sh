@@ -122,20 +122,72 @@ book() {
     make --no-print-directory docs
 }
 
+# Programs of tests that wait for long paths and timers and need a processor when these are over. The others leave it to them (nice).
+waiting_tests='rate lab service cluster measure'
+# Programs beside the rest, so that three take turns at the processors: most tests wait for a process or a disk.
+further_tests='faults trust hostile doctor finish following metrics pace shards'
+# Programs that need what the kernel has once only, as the names of algorithms, which any copy by root may hold: they run afterwards.
+lone_tests='cc'
+
 # A test that cannot run here prints `skipped: WHY`; the output of tests that pass is read for that and not shown. After a program
 # with failed tests cargo names the options that select it.
 tests() {
     tests_found=$(mktemp -d) || return 1
-    # mawk reads a pipe by blocks unless it is told not to, and what hangs would not be seen.
-    tests_awk='awk'
-    case $(awk -W version 2>&1 </dev/null) in mawk*) tests_awk='awk -W interactive' ;; esac
-    # Most tests wait, for a path, a timer or a process: three times as many as processors at once.
-    RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3))}
-    export RUST_TEST_THREADS
+    cargo test --workspace --locked --no-run || return 1
+    # What runs beside this shell does not hear Ctrl-C.
+    trap 'trap - TERM; kill 0; exit 130' INT
+    # shellcheck disable=SC2046 # one word each
     {
-        cargo test --workspace --locked --no-fail-fast -- --show-output
-        echo $? >"$tests_found/status"
-    } 2>&1 | $tests_awk -v found="$tests_found" '
+        lane waiting 3 0 $(selected "$waiting_tests") &
+        lane further 2 5 $(selected "$further_tests") &
+        lane others 2 5 --lib --bins $(selected "$(other_tests)")
+        wait
+        lane lone 3 0 $(selected "$lone_tests") &
+        lane documented 2 5 --doc
+        wait
+    }
+    trap - INT
+    cat "$tests_found"/*/skipped >"$tests_found/skipped" 2>/dev/null
+    while read -r line; do
+        skip "test ${line%%: *}" "${line#*: }"
+    done <"$tests_found/skipped"
+    counted=$(awk '{ good += $1; bad += $2 } END { printf "%d tests passed, %d failed", good, bad }' "$tests_found"/*/counted)
+    failed_tests=$(cat "$tests_found"/*/failed 2>/dev/null | sed 's/^/  /')
+    tests_status=$(cat "$tests_found"/*/status | sort -n | tail -n 1)
+    rm -r "$tests_found"
+    return "$tests_status"
+}
+
+# Names of all programs of tests but those that have lanes of their own.
+other_tests() {
+    for program in crates/*/tests/*.rs crates/*/tests/*/main.rs; do
+        program=${program%/main.rs}
+        basename "$program" .rs
+    done | sort -u | while read -r program; do
+        case " $waiting_tests $further_tests $lone_tests " in *" $program "*) ;; *) echo "$program" ;; esac
+    done
+}
+
+# Options of cargo that select these programs.
+selected() {
+    for program in $1; do echo "--test $program"; done
+}
+
+# lane NAME THREADS NICENESS OPTIONS...: runs the tests that cargo selects by these options, THREADS for each processor at once.
+lane() {
+    lane_found=$tests_found/$1
+    lane_threads=${RUST_TEST_THREADS:-$(($(nproc) * $2))}
+    lane_niceness=$3
+    shift 3
+    mkdir "$lane_found" || return 1
+    # mawk reads a pipe by blocks unless it is told not to, and what hangs would not be seen.
+    lane_awk='awk'
+    case $(awk -W version 2>&1 </dev/null) in mawk*) lane_awk='awk -W interactive' ;; esac
+    {
+        RUST_TEST_THREADS=$lane_threads nice -n "$lane_niceness" \
+            cargo test --workspace --locked --no-fail-fast "$@" -- --show-output
+        echo $? >"$lane_found/status"
+    } 2>&1 | $lane_awk -v found="$lane_found" '
         /^successes:$/ { passed = 1 }
         /^failures:$/ || /^test result:/ { passed = 0 }
         passed && /^---- .* stdout ----$/ { name = $2 }
@@ -153,17 +205,7 @@ tests() {
             if (failures < 1) print again >(found "/failed")
             for (i = 1; i <= failures; i++) print again " -- --exact \047" failure[i] "\047" >(found "/failed")
         }
-        END { printf "%d tests passed, %d failed\n", good, bad >(found "/counted") }'
-    if [ -e "$tests_found/skipped" ]; then
-        while read -r line; do
-            skip "test ${line%%: *}" "${line#*: }"
-        done <"$tests_found/skipped"
-    fi
-    counted=$(cat "$tests_found/counted")
-    [ ! -e "$tests_found/failed" ] || failed_tests=$(sed 's/^/  /' "$tests_found/failed")
-    tests_status=$(cat "$tests_found/status")
-    rm -r "$tests_found"
-    return "$tests_status"
+        END { print good + 0, bad + 0 >(found "/counted") }'
 }
 
 # Copies that are killed, raced, starved and refused; more cycles by hand: python3 scripts/chaos PROGRAM --cycles 1000.

@@ -64,7 +64,7 @@ impl<'a> InUse<'a> {
     /// Tries to lock the unfinished file `item`; [`Holder::Another`] if another process has it
     /// locked. A file that is gone counts as not locked. The error is a sentence for the user.
     fn holder(above: &Directory, item: &WalkItem) -> Result<Holder, String> {
-        match Holder::of(above, &item.name) {
+        match Holder::lock(above, &item.name) {
             // It got its final name, or was removed.
             Err(error) if error.is_missing() => Ok(Holder::Own { locked: None }),
             holder => holder.map_err(|error| error.to_string()),

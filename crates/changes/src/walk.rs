@@ -39,17 +39,17 @@ pub(crate) type Visit<'a> = &'a mut dyn FnMut(&Directory, &WalkItem) -> Result<(
 pub(crate) fn walk(place: Place, path: &[u8], in_use: &InUse<'_>, visit: Visit<'_>) -> Result<(), Halt> {
     let Place { directory, name, stat } = place;
     let item = WalkItem { name, stat, path: path.to_vec() };
-    icdc_disk::tree::walk(&directory, item, &mut Unused { in_use, visit })
+    icdc_disk::tree::walk(&directory, item, &mut CheckedVisitor { in_use, visit })
 }
 
 /// Visitor that checks each unfinished file for use by a running copy before passing items to
 /// `visit`; one that may be in use ends the walk.
-struct Unused<'a, 'b> {
+struct CheckedVisitor<'a, 'b> {
     in_use: &'a InUse<'a>,
     visit: Visit<'b>,
 }
 
-impl Visitor for Unused<'_, '_> {
+impl Visitor for CheckedVisitor<'_, '_> {
     type Error = Halt;
 
     fn meet(

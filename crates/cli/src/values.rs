@@ -38,7 +38,7 @@ pub(crate) struct Setting {
 
 /// Value of `--clear`: where the known paths lead that are to be forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PathsDestination {
     /// Addresses by their prefix.
     Prefix(Prefix),
     /// A host by name, with whatever addresses it has.
@@ -179,14 +179,14 @@ pub(crate) fn pause(text: &str) -> Result<Span, String> {
 }
 
 /// Parses a prefix, an address or the name of a host; an error says what is accepted.
-pub(crate) fn place(text: &str) -> Result<Place, String> {
+pub(crate) fn paths_destination(text: &str) -> Result<PathsDestination, String> {
     if text.contains('/') {
-        return text.parse().map(Place::Prefix).map_err(|error| format!("{error}"));
+        return text.parse().map(PathsDestination::Prefix).map_err(|error| format!("{error}"));
     }
     match text.parse::<IpAddr>() {
-        Ok(address) => Ok(Place::Prefix(address.into())),
+        Ok(address) => Ok(PathsDestination::Prefix(address.into())),
         Err(_) if text.is_empty() => Err("write a prefix, an address or the name of a host".to_owned()),
-        Err(_) => Ok(Place::Host(text.to_owned())),
+        Err(_) => Ok(PathsDestination::Host(text.to_owned())),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::error::CopyError;
 use crate::location::Location;
 use crate::marking::Marked;
 use crate::options::CopyOptions;
-use crate::output::Beside;
+use crate::output::ReceivingDirectory;
 use crate::receipt::{OwnReceipt, ReceiptFile};
 use crate::runs::{PullRequest, PushRequest, PushedNames, PushedReceipt, PushedSigner, pull_over, push_over};
 use crate::sources::{paths_on_one_host, refuse_into_itself};
@@ -159,9 +159,9 @@ fn pull_to_output(
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
-    let beside = Beside::new()?;
-    let summary = pull(sources, &beside.destination(), options, events, stop)?;
-    beside.complete(output, &summary)?;
+    let receiving = ReceivingDirectory::new()?;
+    let summary = pull(sources, &receiving.destination(), options, events, stop)?;
+    receiving.complete(output, &summary)?;
     Ok(summary)
 }
 

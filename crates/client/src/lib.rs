@@ -54,7 +54,7 @@ pub use location::{Location, LocationError};
 pub use look::{Look, LookError, Looking};
 pub use measure::{MeasureError, measure, try_routes};
 pub use options::{ConfirmHost, CopyOptions, Via};
-pub use pipeline::{Pipeline, PipelineOptions, measure_pipeline};
+pub use pipeline::{PipelineOptions, PipelineResult, measure_pipeline};
 pub use proxy::{Login, Proxy, ProxyKind};
 pub use receipt::{ReceiptFile, Signer, WrittenReceipt, is_receipt};
 pub use runs::{PushRequest, PushedNames, PushedReceipt, PushedSigner, push_over};

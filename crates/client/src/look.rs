@@ -8,7 +8,7 @@ use icdc_filter::Rule;
 use icdc_listing::Listing;
 use icdc_protocol::message::{ListDetail, ListReach, ListRequest, Refusal};
 use icdc_session::SessionError;
-use icdc_session::listing::course::Record;
+use icdc_session::listing::checker::Record;
 use icdc_stop::StopSignal;
 use icdc_transfer::EventSink;
 

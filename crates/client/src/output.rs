@@ -18,9 +18,9 @@ const NAME: &str = "stream";
 
 /// Temporary directory in which the receiver works while the file goes to a stream: it has blocks
 /// that come too early, and a file that is sent in one piece. It is removed when this is dropped.
-pub(crate) struct Beside(TempDir);
+pub(crate) struct ReceivingDirectory(TempDir);
 
-impl Beside {
+impl ReceivingDirectory {
     /// Makes the directory where this user keeps temporary files.
     ///
     /// # Errors

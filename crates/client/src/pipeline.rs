@@ -33,7 +33,7 @@ pub struct PipelineOptions {
 
 /// Result of measuring a copy without disks: rate, retransmissions, and what limited the rate.
 #[derive(Debug)]
-pub struct Pipeline {
+pub struct PipelineResult {
     /// Payload bytes that arrived within `time`.
     pub bytes: ByteCount,
     /// Time from the first data to the last.
@@ -74,7 +74,7 @@ pub fn measure_pipeline(
     options: &CopyOptions,
     events: &EventSink,
     stop: &StopSignal,
-) -> Result<Pipeline, CopyError> {
+) -> Result<PipelineResult, CopyError> {
     icdc_tcp::raise_descriptor_limit();
     let (send, receive) = without_disks(order, options);
     let need = if order.reverse { Need::of_pull(options) } else { Need::of_push(options) };
@@ -129,7 +129,7 @@ pub fn measure_pipeline(
     let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
     let first = seen.first;
     let last = last_sample(outcome, seen, over.is_requested())?;
-    Ok(Pipeline::between(first, last, account, stop.is_requested()))
+    Ok(PipelineResult::between(first, last, account, stop.is_requested()))
 }
 
 /// Options of both ends of a copy without disks.
@@ -154,7 +154,7 @@ fn last_sample(outcome: Result<Summary, CopyError>, seen: Progress, was_ended: b
     }
 }
 
-impl Pipeline {
+impl PipelineResult {
     /// Result of the run of `account`, by the first and the last sample with data.
     fn between(first: Option<(f64, u64)>, last: (f64, u64), account: &Account, interrupted: bool) -> Self {
         // Of so little that all arrived at once, the whole run counts.

@@ -167,11 +167,13 @@ pub fn push_over(
         making.beside(connect, |joining| {
             let found = match order.input {
                 Some(input) => Sources::stream(input.clone()),
-                None => sender::find_sources(order.tree, order.paths, order.send).selected(order.selection.cloned()),
+                None => {
+                    sender::find_sources(order.tree, order.paths, order.send).restricted_to(order.selection.cloned())
+                }
             };
             let receipt = order.receipt.map(|receipt| Arc::clone(receipt.file) as Arc<dyn ReceiptSink>);
             let found = found.with_receipt(receipt).needing(receive.needs_here());
-            sender::run(link, joining, Follow::limit(order.follow, order.listed.limit(found)), order.send, run)
+            sender::run(link, joining, Follow::attach_to(order.follow, order.listed.limit(found)), order.send, run)
         })
     };
     let mut sent = with_retries(patience, run, &mut session)?;

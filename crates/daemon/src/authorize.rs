@@ -147,7 +147,7 @@ fn transfer_name(transfer: &Transfer) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use icdc_protocol::message::{Place, ReceiveOptions};
+    use icdc_protocol::message::{ReceiveOptions, SourcePosition};
 
     use super::*;
 
@@ -160,7 +160,7 @@ mod tests {
         };
         let admitted = receive(b"in", |_| ());
         assert!(is_same_work(&receive(b"in", |options| options.resume = true), &admitted));
-        assert!(is_same_work(&receive(b"in", |options| options.place = Some(Place::Inside)), &admitted));
+        assert!(is_same_work(&receive(b"in", |options| options.place = Some(SourcePosition::Inside)), &admitted));
         assert!(!is_same_work(&receive(b"in/other", |_| ()), &admitted));
         assert!(!is_same_work(&receive(b"in", |options| options.preserve.owner = true), &admitted));
         assert!(!is_same_work(&Transfer::Send { sources: vec![], options: Default::default() }, &admitted));

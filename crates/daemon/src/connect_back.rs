@@ -13,7 +13,7 @@ use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::ConnectBack;
 use icdc_protocol::validate::clip;
 use icdc_tcp::Family;
-use icdc_tuning::buffers::beginning;
+use icdc_tuning::buffers::socket_settings;
 use icdc_units::Span;
 
 use crate::guard::Adoption;
@@ -105,8 +105,8 @@ fn reach(order: &ConnectBack, family: Family, of_ssh: Option<SocketAddr>) -> Res
     if places.is_empty() {
         return Err("no address was named that this host may connect to".to_owned());
     }
-    let mut stream =
-        icdc_tcp::connect_any("the starting end", places, PATIENCE, &beginning()).map_err(|error| error.to_string())?;
+    let mut stream = icdc_tcp::connect_any("the starting end", places, PATIENCE, &socket_settings())
+        .map_err(|error| error.to_string())?;
     stream.write_all(&opening_of(&order.secret)).map_err(|error| format!("send: {error}"))?;
     Ok(stream)
 }

@@ -173,7 +173,7 @@ fn granted(home: PathBuf) -> Granted {
         scope: Scope::StartingEnd,
         owners: true,
         unlimited: true,
-        place: None,
+        handle: None,
         acting: None,
         label: "the starting end".to_owned(),
     }
@@ -195,7 +195,7 @@ fn listen_and_serve(
         }
     };
     tell(outlet.as_mut(), listening(identity, port))?;
-    Once::new(identity, peer, granted(home)).serve(listener, (outlet, inlet), family, stop)
+    OneKeyService::new(identity, peer, granted(home)).serve(listener, (outlet, inlet), family, stop)
 }
 
 /// Forwards the streams from and to the starting end to the far end that listens on `port` of this
@@ -259,7 +259,7 @@ enum Happening {
 }
 
 /// Service of a far end: serves the holder of one key.
-struct Once {
+struct OneKeyService {
     tls: Arc<rustls::ServerConfig>,
     granted: Granted,
     sessions: Sessions,
@@ -267,7 +267,7 @@ struct Once {
     happenings: Receiver<Happening>,
 }
 
-impl Service for Once {
+impl Service for OneKeyService {
     fn tls(&self) -> Arc<rustls::ServerConfig> {
         Arc::clone(&self.tls)
     }
@@ -285,7 +285,7 @@ impl Service for Once {
     }
 }
 
-impl Once {
+impl OneKeyService {
     /// Service that admits the holder of the key `peer` only, and shows `identity` in the
     /// handshake.
     fn new(identity: &Identity, peer: PublicKey, granted: Granted) -> Self {

@@ -6,7 +6,7 @@ use icdc_protocol::TransferId;
 use icdc_protocol::message::Transfer;
 use icdc_session_process::{Rights, User};
 
-use crate::admission::revocation::Place;
+use crate::admission::revocation::SessionHandle;
 
 /// Requests that the holder of a key may make, and the user that serves it.
 #[derive(Clone, Debug)]
@@ -20,9 +20,9 @@ pub(crate) struct Granted {
     /// Whether the holder may ask for what heeds no limit: memory sent and received for a
     /// measurement, and a transfer that this end drives over connections of its own.
     pub(crate) unlimited: bool,
-    /// Place of the connection among the sessions of its key, whose limits it keeps; `None` at a far
+    /// Handle of the connection among the sessions of its key, whose limits it keeps; `None` at a far
     /// end that ssh has started.
-    pub(crate) place: Option<Place>,
+    pub(crate) handle: Option<SessionHandle>,
     /// The user whose process serves the holder; `None` for the user of this process.
     pub(crate) acting: Option<Arc<User>>,
     /// Name of the key in logs.

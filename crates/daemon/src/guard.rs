@@ -122,12 +122,12 @@ impl Adoption {
 /// State shared by the accept loop, the handshakes and the connections that are being served.
 struct GuardShared {
     wake: OwnedFd,
-    state: Mutex<Admitted>,
+    state: Mutex<GuardState>,
     changed: Condvar,
 }
 
 /// Connections of a guard, and the state of its accept loop.
-struct Admitted {
+struct GuardState {
     closing: bool,
     /// Whether the accept loop has been asked for a sign of life, and has not given one yet.
     asked: bool,
@@ -140,7 +140,7 @@ struct Admitted {
     served: usize,
 }
 
-impl Admitted {
+impl GuardState {
     /// Ends a connection that is in or after its handshake.
     fn break_off(&mut self, number: u64) {
         if let Some(stream) = self.talking.remove(&number) {
@@ -160,7 +160,7 @@ impl Guard {
             listener.set_nonblocking(true)?;
         }
         let unauthenticated = Unauthenticated::new(within_descriptors(limits));
-        let state = Admitted { closing: false, asked: false, unauthenticated, talking: HashMap::new(), served: 0 };
+        let state = GuardState { closing: false, asked: false, unauthenticated, talking: HashMap::new(), served: 0 };
         let shared = Arc::new(GuardShared {
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             state: Mutex::new(state),
@@ -207,7 +207,7 @@ impl Guard {
     /// have.
     pub(crate) fn wait_until_served(&self, timeout: Span) -> bool {
         let timeout = Duration::from_nanos(timeout.as_nanos());
-        let busy = |state: &mut Admitted| state.served > 0;
+        let busy = |state: &mut GuardState| state.served > 0;
         let result = self.shared.changed.wait_timeout_while(self.shared.state(), timeout, busy);
         !result.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
@@ -220,7 +220,7 @@ impl Drop for Guard {
 }
 
 impl GuardShared {
-    fn state(&self) -> MutexGuard<'_, Admitted> {
+    fn state(&self) -> MutexGuard<'_, GuardState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

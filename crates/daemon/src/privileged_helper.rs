@@ -16,7 +16,7 @@ use icdc_session_process::messages::{
     Answer, Content, HelpRequest, Instruction, NumberedRequest, ReceiptAnswer, ReceiptRequest,
 };
 use icdc_tcp::Privileges;
-use icdc_tcp::congestion::{self, BundleNumber, Hold, PathHints, Taken};
+use icdc_tcp::congestion::{self, BundleNumber, Hold, PathHints, SetResult};
 use icdc_transfer::Notary;
 use icdc_tuning::{buffers, known_paths};
 use icdc_units::ByteCount;
@@ -121,7 +121,7 @@ fn carry_out(request: HelpRequest, stream: &TcpStream, allowed: &AllowedCongesti
         HelpRequest::Congestion { algorithm, known, bundle } => {
             let hints = PathHints { known: known.map(Resumption::from), bundle: bundle.map(BundleNumber::of_number) };
             let taken = congestion::set_ours(stream, &algorithm, &hints);
-            Content::Congestion(taken.map(|Taken { hold, has_hints }| {
+            Content::Congestion(taken.map(|SetResult { hold, has_hints }| {
                 if holds.is_empty() {
                     holds.extend(hold);
                 }

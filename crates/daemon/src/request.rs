@@ -102,7 +102,7 @@ pub(crate) fn serve_connection(
         ))
     } else {
         authorize(&request, granted)
-            .and_then(|()| granted.place.as_ref().map_or(Ok(()), |place| place.take(request.transfer)))
+            .and_then(|()| granted.handle.as_ref().map_or(Ok(()), |handle| handle.take(request.transfer)))
     };
     let allowed = allowed.and_then(|()| match request.job {
         Job::Join { .. } => Ok(()),

@@ -283,11 +283,11 @@ impl Runner for Client<'_> {
             work.tell(done);
         };
         let carried = |bytes| {
-            if let Some(place) = &granted.place {
-                place.has_moved(ByteCount::new(bytes));
+            if let Some(handle) = &granted.handle {
+                handle.note_moved(ByteCount::new(bytes));
             }
         };
-        let reserve = |bytes| granted.place.as_ref().map_or(Ok(ByteCount::MAX), |place| place.reserve(bytes));
+        let reserve = |bytes| granted.handle.as_ref().map_or(Ok(ByteCount::MAX), |handle| handle.reserve(bytes));
         let notary = self.notary(&session);
         let notary = notary.as_ref().map(|notary| notary as &dyn Notary);
         let observer = SessionObserver { progress: &progress, carried: &carried, reserve: &reserve, notary };

@@ -80,7 +80,7 @@ impl Workers {
             Ok(started) => started,
             Err(error) => {
                 tracing::error!("no process for a session: {error}");
-                let error = NoThread::in_the_way_of_a_process(&error);
+                let error = NoThread::why_no_process(&error);
                 let reason = format!("the daemon cannot start a process for the session: {error}");
                 return refuse(link, Refusal::new(RefusalKind::Internal, reason));
             }

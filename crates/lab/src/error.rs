@@ -33,7 +33,7 @@ pub enum LabError {
     )]
     Exists(String),
     /// There is no lab of this name.
-    #[error("there is no lab named {name}{}", standing(.others))]
+    #[error("there is no lab named {name}{}", existing_labs_hint(.others))]
     NoLab {
         /// The name for which no lab exists.
         name: String,
@@ -92,7 +92,7 @@ pub enum LabError {
 
 /// End of the message that there is no lab of a name: the names of the existing labs, or the
 /// command that makes one.
-fn standing(names: &[String]) -> String {
+fn existing_labs_hint(names: &[String]) -> String {
     if names.is_empty() { "; `icdc lab up` makes one".to_owned() } else { format!("; there are: {}", names.join(", ")) }
 }
 

@@ -117,7 +117,7 @@ pub fn tightest() -> Option<ByteCount> {
 ///
 /// # Errors
 /// The group that may not.
-pub fn fits(needed: ByteCount) -> Result<(), String> {
+pub fn check_group_limits(needed: ByteCount) -> Result<(), String> {
     match tightest_group(HARD_LIMITS).filter(|(_, most)| *most < needed) {
         Some((group, most)) => Err(format!(
             "{needed} are needed, and the control group {} may have {most}; raise the limit",

@@ -83,7 +83,7 @@ impl NoThread {
     /// Sentence that tells why a process could not be started, for which the kernel gave `cause`:
     /// the limit that is in the way if that was EAGAIN, else `cause` itself.
     #[must_use]
-    pub fn in_the_way_of_a_process(cause: &io::Error) -> String {
+    pub fn why_no_process(cause: &io::Error) -> String {
         match cause.kind() {
             io::ErrorKind::WouldBlock => Limit::in_the_way(cause).to_string(),
             _ => cause.to_string(),

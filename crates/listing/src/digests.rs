@@ -23,7 +23,7 @@ use crate::large::{self, BlockWork};
 use crate::subject::{Digested, Job, Subject, changed, check, open, unreadable};
 
 /// Task for one of the threads that digest.
-pub(crate) enum Work {
+pub(crate) enum DigestTask {
     /// A file that one worker reads and digests.
     File(Job),
     /// A block of a large file.
@@ -45,7 +45,7 @@ const QUEUE: usize = 1024;
 /// Digests the files of a listing in threads of its own, which end when it is dropped.
 pub(crate) struct Digester {
     digest: ListDigest,
-    workers: Sender<Work>,
+    workers: Sender<DigestTask>,
     large: Sender<Job>,
 }
 
@@ -66,12 +66,12 @@ impl Digester {
             let refused = icdc_limits::memory::refused(ByteCount::new((blocks * BLOCK_SIZE) as u64), &error);
             SessionError::Local(format!("memory for reading files: {refused}"))
         })?;
-        let (workers, work) = bounded(QUEUE);
+        let (workers, task) = bounded(QUEUE);
         let (large, jobs) = bounded::<Job>(QUEUE);
         let local = |error: icdc_limits::thread::NoThread| SessionError::Local(error.to_string());
         for number in 0..count {
-            let work = work.clone();
-            let started = start_scoped(scope, "icdc-digest", move || run(&work, digest, over));
+            let task = task.clone();
+            let started = start_scoped(scope, "icdc-digest", move || run(&task, digest, over));
             // With one there is always one.
             if number == 0 || started.is_ok() {
                 started.map_err(local)?;
@@ -80,7 +80,7 @@ impl Digester {
         let to_workers = workers.clone();
         let hand_on = move |block| {
             // The workers end after the reader.
-            let _ = to_workers.send(Work::Block(block));
+            let _ = to_workers.send(DigestTask::Block(block));
         };
         let read = move || large::read(&jobs, &hand_on, (&pool, digest), over);
         start_scoped(scope, "icdc-read", read).map_err(local)?;
@@ -97,7 +97,7 @@ impl Digester {
         // Whoever waits for the answer sees that there will be none.
         let _ = match in_blocks {
             true => self.large.send(job).map_err(drop),
-            false => self.workers.send(Work::File(job)).map_err(drop),
+            false => self.workers.send(DigestTask::File(job)).map_err(drop),
         };
         digested
     }
@@ -105,15 +105,15 @@ impl Digester {
 
 /// A worker's thread: digests files and blocks until the queue is closed; drops what is queued once
 /// `over` is requested.
-fn run(queue: &Receiver<Work>, digest: ListDigest, over: &StopSignal) {
+fn run(queue: &Receiver<DigestTask>, digest: ListDigest, over: &StopSignal) {
     let mut buffer = Vec::new();
-    for work in queue {
+    for task in queue {
         if over.is_requested() {
             continue;
         }
-        match work {
-            Work::Block(block) => block.digest(),
-            Work::File(job) => {
+        match task {
+            DigestTask::Block(block) => block.digest(),
+            DigestTask::File(job) => {
                 buffer.resize(PIECE, 0);
                 let digested = whole(&job.subject, digest, &mut buffer, over);
                 let _ = job.answer.send(digested);

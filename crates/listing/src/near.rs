@@ -9,7 +9,7 @@ use icdc_link::{Inlet, Link, LinkControl, MessageWriter, WriterGuard, receive};
 use icdc_protocol::message::{Job, ListMessage, ListRequest, Listed, Refusal, RefusalKind, Request, TransferId};
 use icdc_protocol::{Features, Message};
 use icdc_session::SessionError;
-use icdc_session::listing::course::{Course, Record};
+use icdc_session::listing::checker::{ListingChecker, Record};
 use icdc_session::listing::window::{Received, weight};
 use icdc_stop::StopSignal;
 
@@ -36,7 +36,7 @@ pub struct Listing {
     batch: std::vec::IntoIter<Listed>,
     /// Weight of the batch.
     weight: usize,
-    course: Course,
+    checker: ListingChecker,
     origin: Origin,
 }
 
@@ -45,11 +45,11 @@ enum Origin {
     /// Threads of this process, until this is requested.
     Here(StopSignal),
     /// Another host.
-    There(There),
+    There(RemoteEnd),
 }
 
 /// Connection to the other host, which lists.
-struct There {
+struct RemoteEnd {
     writer: MessageWriter,
     /// Guard of the writing thread; dropped first when the listing is.
     end: Option<WriterGuard>,
@@ -107,12 +107,12 @@ impl Listing {
             let _ = stopped.send(Incoming::Failed(SessionError::Interrupted));
             closing.shutdown();
         });
-        Ok(Self::new(incoming, Origin::There(There { writer, end: Some(end), control, received })))
+        Ok(Self::new(incoming, Origin::There(RemoteEnd { writer, end: Some(end), control, received })))
     }
 
     /// A listing of which nothing has been read; its batches come by `incoming`.
     fn new(incoming: Receiver<Incoming>, origin: Origin) -> Self {
-        Self { incoming, batch: Vec::new().into_iter(), weight: 0, course: Course::new(), origin }
+        Self { incoming, batch: Vec::new().into_iter(), weight: 0, checker: ListingChecker::new(), origin }
     }
 
     /// Waits for the next record; `None` once the listing is complete.
@@ -122,7 +122,7 @@ impl Listing {
     pub fn next_record(&mut self) -> Result<Option<Record>, SessionError> {
         loop {
             if let Some(record) = self.batch.next() {
-                let record = self.course.take(record);
+                let record = self.checker.take(record);
                 return record.map(Some).map_err(|rule| SessionError::Protocol(rule.to_owned()));
             }
             self.used();
@@ -132,7 +132,7 @@ impl Listing {
                     self.weight = weight(&records);
                     self.batch = records.into_iter();
                 }
-                Incoming::End if self.course.is_complete() => return Ok(None),
+                Incoming::End if self.checker.is_complete() => return Ok(None),
                 Incoming::End => {
                     return Err(SessionError::Protocol("the listing has ended before it is complete".into()));
                 }

@@ -150,7 +150,7 @@ impl Admission {
         for mut connection in std::mem::take(&mut self.unproven) {
             match connection.read_opening(&self.proofs) {
                 Incoming::All(proof) => {
-                    let place = place(&self.proofs, &proof);
+                    let place = proof_index(&self.proofs, &proof);
                     match place.and_then(|place| self.admitted.get_mut(place)) {
                         Some(place @ None) => {
                             let stream = connection.stream;
@@ -186,7 +186,7 @@ impl Unproven {
         let mut scrap = [0; 16 << 10];
         loop {
             let missing = match self.received.as_slice().split_first_chunk::<{ size_of::<Proof>() }>() {
-                Some((proof, _)) if place(proofs, proof).is_none() => return Incoming::Nonsense,
+                Some((proof, _)) if proof_index(proofs, proof).is_none() => return Incoming::Nonsense,
                 Some((proof, &[high, low])) => match usize::from(u16::from_be_bytes([high, low])) - self.run_up {
                     0 => return Incoming::All(*proof),
                     missing => missing,
@@ -207,7 +207,7 @@ impl Unproven {
 }
 
 /// Index of the expected proof that equals `received`; `None` if there is none.
-fn place(proofs: &[Proof], received: &Proof) -> Option<usize> {
+fn proof_index(proofs: &[Proof], received: &Proof) -> Option<usize> {
     proofs.iter().position(|known| same(known, received))
 }
 
@@ -263,7 +263,7 @@ mod tests {
         let admission = std::thread::spawn({
             let (tokens, expected) = (tokens.clone(), expected.clone());
             move || {
-                let awaited = expected.await_all(&tokens).unwrap();
+                let awaited = expected.register_all(&tokens).unwrap();
                 admit(Some(&listener), &tokens, &awaited, &StopSignal::new()).unwrap()
             }
         });
@@ -296,7 +296,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (tokens, expected) = (tokens(1).unwrap(), Expected::default());
-        let awaited = expected.await_all(&tokens).unwrap();
+        let awaited = expected.register_all(&tokens).unwrap();
         let hand_on = |proof: &[u8], run_up: u16| {
             let mut stream = TcpStream::connect(address).unwrap();
             let opening = [&DATA_MAGIC[..], proof, &run_up.to_be_bytes(), &vec![0; usize::from(run_up)]].concat();
@@ -325,7 +325,7 @@ mod tests {
             let stop = stop.clone();
             move || {
                 let (tokens, expected) = (tokens(1).unwrap(), Expected::default());
-                let awaited = expected.await_all(&tokens).unwrap();
+                let awaited = expected.register_all(&tokens).unwrap();
                 admit(Some(&listener), &tokens, &awaited, &stop)
             }
         });

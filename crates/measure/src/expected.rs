@@ -94,7 +94,7 @@ impl Expected {
     ///
     /// # Errors
     /// The kernel refuses a system call.
-    pub(crate) fn await_all(&self, tokens: &[Token]) -> io::Result<Awaited> {
+    pub(crate) fn register_all(&self, tokens: &[Token]) -> io::Result<Awaited> {
         let woken = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (tell, arrived) = unbounded();
         let wake = Arc::clone(&woken);

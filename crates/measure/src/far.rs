@@ -101,7 +101,7 @@ fn serve(
     let port = listener.as_ref().map_or(Ok(0), |listener| listener.local_addr().map(|address| address.port()));
     let port = port.map_err(|error| local("getsockname", error))?;
     let tokens = admission::tokens(order.streams)?;
-    let awaited = expected.await_all(&tokens).map_err(|error| local("eventfd", error))?;
+    let awaited = expected.register_all(&tokens).map_err(|error| local("eventfd", error))?;
     control.send_message(Message::Accepted(Features::OURS));
     control.send(ControlMessage::Ready { port, tokens: tokens.clone() });
     let admitted = admission::admit(listener.as_ref(), &tokens, &awaited, control.ended())?;

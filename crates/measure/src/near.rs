@@ -15,7 +15,7 @@ use icdc_protocol::{Message, Ports};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 use icdc_tcp::congestion::choose_in_advance;
-use icdc_tcp::{Beginning, Egresses, Family, Patience, Privileges, clock};
+use icdc_tcp::{Egresses, Family, Patience, Privileges, SocketSettings, clock};
 use icdc_tuning::Tuned;
 use icdc_units::Span;
 
@@ -182,9 +182,9 @@ struct Connecting<'a> {
 impl Connecting<'_> {
     /// Makes one connection that receives per token.
     fn receiving(&self, tokens: &[Token]) -> Result<Vec<Arc<TcpStream>>, NoMeasurement> {
-        let beginning = Beginning { receive_buffer: receive_buffer(self.order), ..Beginning::default() };
+        let settings = SocketSettings { receive_buffer: receive_buffer(self.order), ..SocketSettings::default() };
         let connect = |(number, token)| {
-            let (socket, magic) = self.connect(number, &beginning)?;
+            let (socket, magic) = self.connect(number, &settings)?;
             self.open(&socket, magic, token, 0)?;
             Ok(Arc::new(socket))
         };
@@ -199,9 +199,9 @@ impl Connecting<'_> {
         let named = self.order.congestion.as_deref().map(|name| choose_in_advance(name, privileges));
         let first = named.transpose().map_err(|error| NoMeasurement::Usage(error.to_string()))?;
         let congestion = first.as_ref().map(|chosen| chosen.name.as_str());
-        let beginning = Beginning { congestion, ..Beginning::default() };
+        let settings = SocketSettings { congestion, ..SocketSettings::default() };
         let connect = |(number, token)| {
-            let (socket, magic) = self.connect(number, &beginning)?;
+            let (socket, magic) = self.connect(number, &settings)?;
             let socket = Arc::new(socket);
             let tuned = sending::prepare(self.order, Arc::clone(&socket), privileges).map_err(NoMeasurement::Usage)?;
             self.open(&socket, magic, token, if tuned.gains_by_run_up() { RUN_UP } else { 0 })?;
@@ -211,12 +211,12 @@ impl Connecting<'_> {
     }
 
     /// Makes the connection `number`; returns it with the magic bytes that its port expects first.
-    fn connect(&self, number: u8, beginning: &Beginning<'_>) -> Result<(TcpStream, &'static [u8]), NoMeasurement> {
+    fn connect(&self, number: u8, settings: &SocketSettings<'_>) -> Result<(TcpStream, &'static [u8]), NoMeasurement> {
         if let Some(port) = self.own_port.get() {
             let cancel = self.stop.descriptor().map_err(|error| NoMeasurement::Failed(error.to_string()))?;
             let patience = Patience { timeout: self.patience, cancel: Some(cancel.as_fd()) };
-            let beginning = Beginning { egress: self.egresses.of(number), ..*beginning };
-            match icdc_tcp::connect_with(self.host, port, Family::Any, patience, &beginning) {
+            let settings = SocketSettings { egress: self.egresses.of(number), ..*settings };
+            match icdc_tcp::connect_with(self.host, port, Family::Any, patience, &settings) {
                 Ok(stream) => return Ok((stream, &[])),
                 Err(error) => tracing::info!("data goes to the port of the control link: {error}"),
             }

@@ -155,7 +155,7 @@ fn watch(
                         pacer.steer(now, info);
                     }
                 }
-                watch_path(&mut path, order, &infos, now, |info| free(connections, &pacers, info));
+                watch_path(&mut path, order, &infos, now, |info| found_free_rate(connections, &pacers, info));
                 tick = (tick + TICK).max(now);
             }
             Next::Worker(reason) => errors.extend(reason),
@@ -175,7 +175,7 @@ fn watch(
     }
     errors.truncate(MAX_MEASURE_ERRORS);
     let infos: Vec<TcpInfo> = connections.iter().filter_map(|one| icdc_tcp::info(one.socket()).ok()).collect();
-    let sent = account(order, connections.first(), &infos, span, errors);
+    let sent = sent_figures(order, connections.first(), &infos, span, errors);
     Ok(Outcome { sent, received, interrupted })
 }
 
@@ -200,7 +200,7 @@ fn watch_path(
 
 /// Free rate of the path as found by the first connection, whose state is `info`; `None` while
 /// unknown, and always where the user has named an algorithm that does not find it.
-fn free(connections: &[Tuned], pacers: &[Pacer<'_>], info: &TcpInfo) -> Option<Rate> {
+fn found_free_rate(connections: &[Tuned], pacers: &[Pacer<'_>], info: &TcpInfo) -> Option<Rate> {
     match pacers.first() {
         Some(pacer) => pacer.steering.ceiling().filter(|_| pacer.steering.state() != State::Climb),
         None => finds_the_rate(&connections.first()?.congestion()).then(|| info.found_rate()).flatten(),
@@ -246,7 +246,7 @@ impl Pacer<'_> {
         if let Some(decision) = decision {
             self.set(decision.ceiling);
         }
-        self.connection.look(now, info, self.steering.state());
+        self.connection.update_algorithm(now, info, self.steering.state());
     }
 
     /// Sets the lower one of this ceiling and the user's limit.
@@ -283,7 +283,13 @@ fn sampled(infos: &[Option<TcpInfo>], at: Span) -> Vec<Sample> {
 }
 
 /// Figures of the sending end after `span`, from the last state of each connection (`infos`).
-fn account(order: &MeasureRequest, first: Option<&Tuned>, infos: &[TcpInfo], span: Span, errors: Vec<String>) -> Sent {
+fn sent_figures(
+    order: &MeasureRequest,
+    first: Option<&Tuned>,
+    infos: &[TcpInfo],
+    span: Span,
+    errors: Vec<String>,
+) -> Sent {
     let total = |part: fn(&TcpInfo) -> Span| infos.iter().map(|info| part(info).as_nanos()).sum();
     let rtts = infos.iter().map(|info| info.min_rtt.as_nanos()).filter(|rtt| *rtt > 0);
     Sent {

@@ -24,4 +24,4 @@ pub use link::{Link, LinkChange, change_link, link, links};
 pub use neighbour::{Neighbour, permanent_neighbours};
 pub use qdisc::{Parent, Qdisc, qdiscs};
 pub use request::NetlinkError;
-pub use route::{Family, NextHop, Route, RoutePosition, next_hop, routes};
+pub use route::{Family, OutgoingDevice, Route, RoutePosition, device_towards, routes};

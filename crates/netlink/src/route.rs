@@ -20,7 +20,7 @@ pub enum Family {
 
 /// Outgoing device of packets to an address, and whether the address is this host's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NextHop {
+pub struct OutgoingDevice {
     /// Index of the outgoing device.
     pub device: u32,
     /// Whether the destination is an address of this host.
@@ -48,7 +48,7 @@ pub enum RoutePosition {
 ///
 /// # Errors
 /// The request to the kernel fails.
-pub fn next_hop(address: IpAddr) -> Result<Option<NextHop>, NetlinkError> {
+pub fn device_towards(address: IpAddr) -> Result<Option<OutgoingDevice>, NetlinkError> {
     let mut message = RouteMessage::default();
     (message.header.address_family, message.header.destination_prefix_length) = match address {
         IpAddr::V4(_) => (AddressFamily::Inet, 32),
@@ -60,14 +60,14 @@ pub fn next_hop(address: IpAddr) -> Result<Option<NextHop>, NetlinkError> {
         Err(error) if error.is_absent() => return Ok(None),
         answers => answers?,
     };
-    let hop = |message: &RouteNetlinkMessage| match message {
+    let outgoing = |message: &RouteNetlinkMessage| match message {
         RouteNetlinkMessage::NewRoute(message) => {
             let is_local = message.header.kind == RouteType::Local;
-            device_of(message).map(|device| NextHop { device, is_local })
+            device_of(message).map(|device| OutgoingDevice { device, is_local })
         }
         _ => None,
     };
-    Ok(answers.iter().find_map(hop))
+    Ok(answers.iter().find_map(outgoing))
 }
 
 /// The routes of the main table by `device`, those to neighbours first: others may lead by way of
@@ -216,8 +216,8 @@ mod tests {
     fn the_kernel_tells_the_way_to_this_host() {
         let loopback = crate::link("lo").unwrap().unwrap();
         if loopback.is_up {
-            let hop = NextHop { device: loopback.index, is_local: true };
-            assert_eq!(next_hop([127, 0, 0, 1].into()).unwrap(), Some(hop));
+            let outgoing = OutgoingDevice { device: loopback.index, is_local: true };
+            assert_eq!(device_towards([127, 0, 0, 1].into()).unwrap(), Some(outgoing));
         }
         routes(&loopback, Family::V4).unwrap();
     }

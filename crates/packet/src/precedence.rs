@@ -8,7 +8,7 @@ use std::io;
 ///
 /// # Errors
 /// The kernel refuses a system call.
-pub fn take(priority: u8) -> io::Result<()> {
+pub fn raise_priority(priority: u8) -> io::Result<()> {
     schedule(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority.into())
 }
 
@@ -16,7 +16,7 @@ pub fn take(priority: u8) -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel refuses a system call.
-pub fn give() -> io::Result<()> {
+pub fn lower_priority() -> io::Result<()> {
     schedule(libc::SCHED_IDLE, 0)
 }
 

@@ -41,8 +41,8 @@ pub use crate::owners::{OwnerMapping, OwnerNames};
 pub use crate::receipt::ReceiptPart;
 pub use crate::renaming::{CandidateAnswer, CandidatePlace, Candidates};
 pub use crate::request::{
-    Backup, Diskless, Drive, DriveRoute, Equality, Existing, Job, Missing, Place, Preserve, ReceiveOptions, Request,
-    SendOptions, Transfer,
+    Backup, Diskless, Drive, DriveRoute, Equality, Existing, Job, Missing, Preserve, ReceiveOptions, Request,
+    SendOptions, SourcePosition, Transfer,
 };
 pub use crate::running::{IfRunning, Running};
 pub use crate::snapshot::{Keep, Snapshot, SnapshotNews, SnapshotTime};
@@ -183,7 +183,7 @@ pub enum Message {
 
     /// Place that the receiver has given the source, for further sessions of the run: the
     /// destination then contains what this and other sessions have written.
-    Placed(Place),
+    Placed(SourcePosition),
 
     /// Items of a directory of the source besides the entries announced in it. Only for a receiver
     /// that deletes, and before the directory's `DirEnd`.

@@ -201,7 +201,7 @@ pub struct ReceiveOptions {
     /// Data to receive and write nowhere; `None` for an ordinary copy.
     pub diskless: Option<Diskless>,
     /// Place that an earlier session of the run has given the source; `None` in the first one.
-    pub place: Option<Place>,
+    pub place: Option<SourcePosition>,
     /// Whether a single directory keeps its name in the destination even if that does not exist yet;
     /// otherwise it becomes the destination then, as with `cp`.
     pub keeps_name: bool,
@@ -244,7 +244,7 @@ pub struct Backup {
 /// Position of the only source, a directory: it is the destination itself, or goes into it. The
 /// run's first session decides that by the rule of `cp`, and later sessions ask for the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Place {
+pub enum SourcePosition {
     /// The destination itself becomes the copy.
     Named,
     /// The copy goes into the destination, a directory that exists.

@@ -313,7 +313,7 @@ impl Bundle {
                 let more = search.update(aggregate, steering.capacity(), most, self.scarcity.has_asked())?;
                 Some(steering.raise(more))
             }
-            Phase::Compete { .. } => self.end_compete(aggregate),
+            Phase::Compete { .. } => self.update_compete(aggregate),
         }
     }
 
@@ -336,7 +336,7 @@ impl Bundle {
 
     /// Updates COMPETE, which may change its rate or its step, or end: then the bundle is in
     /// STEERED again. `None` if there is no change to report.
-    fn end_compete(&mut self, aggregate: &Aggregate) -> Option<Decision> {
+    fn update_compete(&mut self, aggregate: &Aggregate) -> Option<Decision> {
         let Phase::Compete { steering, compete, had } = &mut self.phase else { return None };
         let (steering, reason) = match compete.update(aggregate)? {
             Transition::Continue(reason) => {

@@ -274,7 +274,7 @@ impl Controller {
         let wanted = self.processors.on_sample(&processors::Sample { at: now, connections, worked, blocks_wait });
         actions.extend(wanted.map(Action::WantConnections));
         if let Mode::Bundle(bundle) = &self.mode {
-            let slow = bundle.holding_up(owed, self.setup.block);
+            let slow = bundle.member_to_retire(owed, self.setup.block);
             // The first connection carries the session's messages.
             actions.extend(slow.filter(|number| *number != FIRST).map(Action::Retire));
         }

@@ -114,7 +114,7 @@ impl Queue {
             if clock::now() < deadline {
                 answer_to.post(WorkerMessage::Resolved(id, lookup(name.as_str(), port)));
             }
-            self.state().is_done(requester);
+            self.state().count_done(requester);
             // A query that waited for this part of the threads may begin.
             self.changed.notify_one();
         }
@@ -155,7 +155,7 @@ impl QueueState {
     }
 
     /// Counts a query as ended.
-    fn is_done(&mut self, requester: Requester) {
+    fn count_done(&mut self, requester: Requester) {
         let Some(client) = requester else { return };
         self.busy -= 1;
         if let Some(busy) = self.busy_for.get_mut(&client) {

@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Rules that redirect connections passing through this host to a transparent listener: which ones,
 /// and by which mark and routing table.
 #[derive(Clone, Debug)]
-pub struct Steering {
+pub struct RedirectRules {
     /// Port of the transparent listener.
     pub listener: u16,
     /// Ports of destinations; all if empty.
@@ -52,8 +52,8 @@ pub enum SteeringError {
     },
 }
 
-impl Steering {
-    /// A shell script that does what [`Steering::apply`] does.
+impl RedirectRules {
+    /// A shell script that does what [`RedirectRules::apply`] does.
     #[must_use]
     pub fn script(&self) -> String {
         let mut script = format!("nft -f - <<'END'\n{}END\n", self.nftables());

@@ -83,7 +83,7 @@ impl Marker {
         let (watched, stop) = (Arc::clone(&shared), over.clone());
         let watch = move || {
             while !stop.wait(LOOK) {
-                watched.look(clock::now());
+                watched.send_due_fireflies(clock::now());
             }
         };
         let thread = std::thread::Builder::new().name("fireflies".to_owned()).spawn(watch)?;
@@ -168,7 +168,7 @@ impl Shared {
 
     /// Sends the fireflies that are due at `now`, and the last one of connections that have ended,
     /// which are forgotten.
-    fn look(&self, now: Time) {
+    fn send_due_fireflies(&self, now: Time) {
         let mut flows = self.lock();
         flows.by_number.retain(|_, connection| {
             let is_gone = connection.info().is_none_or(|info| info.state == ConnectionState::Closed);

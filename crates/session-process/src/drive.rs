@@ -18,7 +18,7 @@ use icdc_protocol::message::{
 use icdc_protocol::{Features, Message, TransferId};
 use icdc_session::retry::RETRY_FOR;
 use icdc_stop::StopSignal;
-use icdc_tcp::{Beginning, Family, Privileges, clock};
+use icdc_tcp::{Family, Privileges, SocketSettings, clock};
 use icdc_transfer::sender::{self, AskedList, ListAnswers};
 use icdc_transfer::{Account, Event, EventSink, Summary, Via as Route};
 use icdc_trust::{Identity, PublicKey};
@@ -316,7 +316,7 @@ impl Reached<'_> {
             Route::Back => self.back.connect(stop)?,
             _ => {
                 let unanswered = |reason| ConnectError::Unreachable { host: host.clone(), port, reason };
-                reach((host, port), Family::Any, &Beginning::default(), stop, unanswered)?
+                reach((host, port), Family::Any, &SocketSettings::default(), stop, unanswered)?
             }
         };
         let link = pinned(stream, (host, port), self.identity, PublicKey::from_bytes(self.drive.key), stop)?;

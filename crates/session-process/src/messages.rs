@@ -64,7 +64,7 @@ pub enum HelpRequest {
     /// Tell what is known of the socket's path.
     KnownPath,
     /// Remember this rate and round-trip time of the socket's path.
-    RememberPath(Path),
+    RememberPath(KnownPath),
     /// Give the socket the send buffer of a long path.
     PrepareToSend,
     /// Set this congestion control for the socket.
@@ -72,7 +72,7 @@ pub enum HelpRequest {
         /// Name of the algorithm.
         algorithm: String,
         /// Known rate and round-trip time of the path; `None` if they are not known.
-        known: Option<Path>,
+        known: Option<KnownPath>,
         /// Number of the bundle of connections to which the socket belongs, if there is one.
         bundle: Option<NonZeroU32>,
     },
@@ -136,7 +136,7 @@ pub enum Content {
     /// The operation was carried out, or there was nothing to tell.
     Done,
     /// Known rate and round-trip time of the path; `None` if they are not known.
-    KnownPath(Option<Path>),
+    KnownPath(Option<KnownPath>),
     /// Whether the algorithm has taken the hints; the error is the reason why the socket cannot
     /// have it.
     Congestion(Result<bool, String>),
@@ -148,19 +148,19 @@ pub enum Content {
 
 /// Rate and round-trip time that are known of a network path.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Path {
+pub struct KnownPath {
     rate: Rate,
     round_trip: Span,
 }
 
-impl From<Resumption> for Path {
+impl From<Resumption> for KnownPath {
     fn from(Resumption { rate, round_trip }: Resumption) -> Self {
         Self { rate, round_trip }
     }
 }
 
-impl From<Path> for Resumption {
-    fn from(Path { rate, round_trip }: Path) -> Self {
+impl From<KnownPath> for Resumption {
+    fn from(KnownPath { rate, round_trip }: KnownPath) -> Self {
         Self { rate, round_trip }
     }
 }
@@ -171,7 +171,7 @@ impl HelpRequest {
         let algorithm = algorithm.to_owned();
         Self::Congestion {
             algorithm,
-            known: hints.known.map(Path::from),
+            known: hints.known.map(KnownPath::from),
             bundle: hints.bundle.map(BundleNumber::number),
         }
     }

@@ -84,7 +84,7 @@ fn serve(
     socket: OwnedFd,
 ) -> Result<(), SessionProcessError> {
     let (stop, work) = (StopSignal::new(), Arc::new(Work::begin()));
-    work.account.limit(Box::new(Reserve::new(daemon)));
+    work.account.set_quota(Box::new(Reserve::new(daemon)));
     let announce = Arc::clone(daemon);
     let measurements = Expected::announcing(move |proofs| announce.expect(proofs));
     let sessions = Sessions::of_session_process(measurements, daemon.privileges());

@@ -8,7 +8,7 @@
 //! | [`failure`] | failures of items, and whether a later run can succeed |
 //! | [`item_batch`] | items that are made or removed, for messages of bounded length |
 //! | [`kept`] | counts of items at whose names the destination stays as it is |
-//! | [`listing`] | listings: their course, and the comparison of two |
+//! | [`listing`] | listings: the check of their records, and the comparison of two |
 //! | [`receiver`] | the receiving end: names, large files, connections, the end |
 //! | [`receipt`] | lines of a receipt in the order of announcement |
 //! | [`retry`] | pauses before a client reconnects, and the time at which it gives up |

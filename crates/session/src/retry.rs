@@ -22,13 +22,13 @@ pub struct Retry {
     /// Time without any arriving data after which the client gives up.
     patience: Span,
     /// The attempts since data last arrived; `None` before the first session has ended.
-    course: Option<Course>,
+    attempts: Option<Attempts>,
 }
 
 /// The attempts to reconnect since data last arrived: the next one, and the time at which the
 /// client gives up.
 #[derive(Clone, Copy, Debug)]
-struct Course {
+struct Attempts {
     /// Time at which the client gives up.
     until: Time,
     next: Attempt,
@@ -47,13 +47,13 @@ impl Retry {
     /// The schedule of a client that gives up when no data has arrived for `patience`.
     #[must_use]
     pub fn new(patience: Span) -> Self {
-        Self { patience, course: None }
+        Self { patience, attempts: None }
     }
 
     /// Whether a session has ended before, so that this is not the first attempt.
     #[must_use]
     pub fn has_tried(&self) -> bool {
-        self.course.is_some()
+        self.attempts.is_some()
     }
 
     /// Whether another session is worth starting after `error`; `stops`: the user has requested the
@@ -73,11 +73,11 @@ impl Retry {
     /// Records that a session has ended or could not be started; `progressed`: data arrived in it.
     /// Returns the next attempt, or `None` if the client is to give up.
     pub fn again(&mut self, now: Time, progressed: bool) -> Option<Attempt> {
-        let anew = Course { until: now + self.patience, next: Attempt { number: 1, pause: FIRST_PAUSE } };
-        let course = self.course.filter(|_| !progressed).unwrap_or(anew);
-        let Course { until, next: attempt @ Attempt { number, pause } } = course;
+        let anew = Attempts { until: now + self.patience, next: Attempt { number: 1, pause: FIRST_PAUSE } };
+        let attempts = self.attempts.filter(|_| !progressed).unwrap_or(anew);
+        let Attempts { until, next: attempt @ Attempt { number, pause } } = attempts;
         let next = Attempt { number: number + 1, pause: (pause * 2).min(LONGEST_PAUSE) };
-        self.course = Some(Course { until, next });
+        self.attempts = Some(Attempts { until, next });
         (now < until).then_some(attempt)
     }
 }

@@ -59,7 +59,7 @@ const DIRECTORIES: &str = "directories";
 const SILENT: Duration = Duration::from_secs(15);
 /// List number in the header of the list of directories, where a shard's list has the shard's
 /// number. No count.
-const NUMBER_OF_DIRECTORIES: u32 = u32::MAX;
+const DIRECTORIES_LIST: u32 = u32::MAX;
 
 /// Plan of a copy in shards, loaded from its directory, which any number of hosts share.
 #[derive(Debug)]
@@ -277,7 +277,7 @@ impl Plan {
                 replanned: 0,
             },
         };
-        plan.text.directories = plan.write_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &directories, 0)?;
+        plan.text.directories = plan.write_list(DIRECTORIES, DIRECTORIES_LIST, &directories, 0)?;
         plan.add_shards(items, &all, order.shards)?;
         plan.write()?;
         Ok(plan)
@@ -403,8 +403,8 @@ impl Plan {
     /// # Errors
     /// [`PlanError::File`], [`PlanError::Text`], [`PlanError::List`].
     pub fn directories(&self) -> Result<Selection, PlanError> {
-        let list = self.read_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &self.text.directories)?;
-        self.select(list, NUMBER_OF_DIRECTORIES)
+        let list = self.read_list(DIRECTORIES, DIRECTORIES_LIST, &self.text.directories)?;
+        self.select(list, DIRECTORIES_LIST)
     }
 
     /// The selection by which a copy takes the items of a list only; its id follows from plan and
@@ -514,7 +514,7 @@ impl Plan {
     /// # Errors
     /// [`PlanError::File`], [`PlanError::Text`], [`PlanError::List`].
     pub fn gather(&self) -> Result<Joining, PlanError> {
-        let directories = self.read_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &self.text.directories)?;
+        let directories = self.read_list(DIRECTORIES, DIRECTORIES_LIST, &self.text.directories)?;
         let mut counted = directories.places.len() as u64;
         let mut results = Vec::new();
         for (number, text) in (0..).zip(&self.text.shards) {
@@ -539,7 +539,7 @@ impl Plan {
     /// # Errors
     /// [`PlanError::File`], [`PlanError::Text`], [`PlanError::List`].
     pub fn take_in_directories(&self, joining: &mut Joining, digests: &[Option<Digest>]) -> Result<u64, PlanError> {
-        let list = self.read_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &self.text.directories)?;
+        let list = self.read_list(DIRECTORIES, DIRECTORIES_LIST, &self.text.directories)?;
         joining.take_in(&list.places, digests);
         let mut left = 0;
         for (place, item) in list.places.into_iter().zip(list.items) {

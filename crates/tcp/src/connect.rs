@@ -11,10 +11,10 @@ use icdc_units::{Span, Time};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use thiserror::Error;
 
-use crate::beginning::Beginning;
 use crate::egress::{BIND, BIND_TO_DEVICE, Egress, EgressError, Refused};
 use crate::patience::{Patience, is_cancelled};
-use crate::race::{Failure, Lost, race};
+use crate::race::{Failure, NoConnection, race};
+use crate::socket_settings::SocketSettings;
 use crate::{Family, clock};
 
 /// Reason why no connection could be made.
@@ -139,7 +139,7 @@ fn listed(addresses: &[IpAddr]) -> String {
 /// # Errors
 /// See [`ConnectError`].
 pub fn connect(host: &str, port: u16, family: Family, timeout: Span) -> Result<TcpStream, ConnectError> {
-    connect_with(host, port, family, timeout, &Beginning::default())
+    connect_with(host, port, family, timeout, &SocketSettings::default())
 }
 
 /// Connects as [`connect`], with settings of the socket before its handshake, and may be cancelled.
@@ -151,22 +151,22 @@ pub fn connect_with<'a>(
     port: u16,
     family: Family,
     patience: impl Into<Patience<'a>>,
-    beginning: &Beginning<'_>,
+    settings: &SocketSettings<'_>,
 ) -> Result<TcpStream, ConnectError> {
     let patience = patience.into();
     let timeout = patience.timeout;
     let deadline = clock::now() + timeout;
     let resolved = resolve(host, port, patience)?;
-    let of_egress = beginning.egress.map_or(Family::Any, Egress::family);
+    let of_egress = settings.egress.map_or(Family::Any, Egress::family);
     let admits = |address: &SocketAddr| family.admits(address.ip()) && of_egress.admits(address.ip());
     let (admitted, others): (Vec<_>, Vec<_>) = resolved.into_iter().partition(admits);
     if admitted.is_empty() {
         let addresses = others.iter().map(SocketAddr::ip).collect();
         let family = family.and(of_egress).unwrap_or(of_egress);
-        let egress = beginning.egress.filter(|_| of_egress != Family::Any).cloned();
+        let egress = settings.egress.filter(|_| of_egress != Family::Any).cloned();
         return Err(ConnectError::NoAddress { host: host.to_owned(), family, addresses, egress });
     }
-    race_to(host, admitted, (timeout, deadline), patience.cancel, beginning)
+    race_to(host, admitted, (timeout, deadline), patience.cancel, settings)
 }
 
 /// Connects as [`connect_with`], but to these addresses without resolving; `host` is the name in
@@ -178,14 +178,14 @@ pub fn connect_any<'a>(
     host: &str,
     addresses: Vec<SocketAddr>,
     patience: impl Into<Patience<'a>>,
-    beginning: &Beginning<'_>,
+    settings: &SocketSettings<'_>,
 ) -> Result<TcpStream, ConnectError> {
     let patience = patience.into();
     if addresses.is_empty() {
         let cause = io::Error::new(io::ErrorKind::NotFound, "no address of it is known");
         return Err(ConnectError::Resolve { host: host.to_owned(), cause });
     }
-    race_to(host, addresses, (patience.timeout, clock::now() + patience.timeout), patience.cancel, beginning)
+    race_to(host, addresses, (patience.timeout, clock::now() + patience.timeout), patience.cancel, settings)
 }
 
 /// Connects to the first of `addresses` (at least one) that answers; of several failures it returns
@@ -195,12 +195,12 @@ fn race_to(
     addresses: Vec<SocketAddr>,
     (timeout, deadline): (Span, Time),
     cancel: Option<BorrowedFd<'_>>,
-    beginning: &Beginning<'_>,
+    settings: &SocketSettings<'_>,
 ) -> Result<TcpStream, ConnectError> {
     let last = addresses[addresses.len() - 1];
-    race(families_in_turn(addresses), deadline, cancel, beginning).map_err(|lost| match lost {
-        Lost::Failed(failures) => most_telling(host, last, timeout, beginning.egress, failures),
-        Lost::Cancelled => ConnectError::Cancelled { host: host.to_owned() },
+    race(families_in_turn(addresses), deadline, cancel, settings).map_err(|lost| match lost {
+        NoConnection::Failed(failures) => most_telling(host, last, timeout, settings.egress, failures),
+        NoConnection::Cancelled => ConnectError::Cancelled { host: host.to_owned() },
     })
 }
 

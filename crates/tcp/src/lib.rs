@@ -30,7 +30,6 @@
 //! ```
 
 mod address;
-mod beginning;
 pub mod clock;
 pub mod congestion;
 mod connect;
@@ -44,9 +43,9 @@ mod passed;
 mod patience;
 mod privileges;
 mod race;
+mod socket_settings;
 
 pub use address::canonical;
-pub use beginning::Beginning;
 pub use congestion::socket_option::{
     CongestionError, allowed_congestion, available_congestion, congestion, set_congestion,
 };
@@ -56,12 +55,13 @@ pub use egress::{DeviceName, Egress, EgressError, EgressSyntaxError, Egresses};
 pub use info::{ConnectionState, TcpInfo, info};
 pub use listen::{ListenError, listen, listen_at};
 pub use options::{
-    Buffers, OptionError, drained, may_exceed_buffer_limits, namespace_cookie, pacing_rate, receive_memory,
+    Buffers, OptionError, may_exceed_buffer_limits, namespace_cookie, pacing_rate, receive_memory, send_queue,
     set_buffers, set_not_sent_limit, set_pacing_rate, set_receive_room, shutdown,
 };
 pub use passed::passed_listeners;
 pub use patience::Patience;
 pub use privileges::{PrivilegedHelper, Privileges};
+pub use socket_settings::SocketSettings;
 
 /// IP version that connections or listeners are restricted to (`-4`, `-6`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -222,6 +222,6 @@ pub fn shutdown(fd: &impl AsFd) -> Result<(), OptionError> {
 ///
 /// # Errors
 /// See [`OptionError`].
-pub fn drained(fd: &impl AsFd) -> Result<ByteCount, OptionError> {
+pub fn send_queue(fd: &impl AsFd) -> Result<ByteCount, OptionError> {
     kernel::send_queue(fd).map(ByteCount::new).map_err(|error| OptionError::of(fd, "ioctl(SIOCOUTQ)", error))
 }

@@ -13,12 +13,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::beginning::Beginning;
 use crate::clock;
 use crate::egress::Refused;
 use crate::options::set_buffers;
 use crate::patience::is_cancelled;
 use crate::set_congestion;
+use crate::socket_settings::SocketSettings;
 
 /// Time between the starts of two attempts (RFC 8305 section 8: "Connection Attempt Delay", 250
 /// ms).
@@ -34,7 +34,7 @@ pub(crate) struct Failure {
 
 /// Reason why a race of attempts led to no connection.
 #[derive(Debug)]
-pub(crate) enum Lost {
+pub(crate) enum NoConnection {
     /// All attempts failed; their failures, in order.
     Failed(Vec<Failure>),
     /// The caller cancelled.
@@ -45,13 +45,13 @@ pub(crate) enum Lost {
 /// readable.
 ///
 /// # Errors
-/// See [`Lost`].
+/// See [`NoConnection`].
 pub(crate) fn race(
     addresses: impl IntoIterator<Item = SocketAddr>,
     deadline: Time,
     cancel: Option<BorrowedFd<'_>>,
-    beginning: &Beginning<'_>,
-) -> Result<TcpStream, Lost> {
+    settings: &SocketSettings<'_>,
+) -> Result<TcpStream, NoConnection> {
     let mut waiting: VecDeque<SocketAddr> = addresses.into_iter().collect();
     let mut running: Vec<Attempt> = Vec::new();
     let mut failures = Vec::new();
@@ -64,15 +64,15 @@ pub(crate) fn race(
                 call: "connect",
                 cause: Errno::TIMEDOUT.into(),
             }));
-            return Err(Lost::Failed(failures));
+            return Err(NoConnection::Failed(failures));
         }
         if is_cancelled(cancel) {
-            return Err(Lost::Cancelled);
+            return Err(NoConnection::Cancelled);
         }
         if running.is_empty() || now >= next_start {
             match waiting.pop_front() {
                 Some(address) => {
-                    match Attempt::start(address, beginning) {
+                    match Attempt::start(address, settings) {
                         Ok(attempt) => {
                             running.push(attempt);
                             next_start = now + STAGGER;
@@ -81,7 +81,7 @@ pub(crate) fn race(
                     }
                     continue;
                 }
-                None if running.is_empty() => return Err(Lost::Failed(failures)),
+                None if running.is_empty() => return Err(NoConnection::Failed(failures)),
                 None => {}
             }
         }
@@ -120,22 +120,22 @@ struct Attempt {
 
 impl Attempt {
     /// Makes a socket with these settings and begins to connect it, without waiting.
-    fn start(address: SocketAddr, beginning: &Beginning<'_>) -> Result<Self, Failure> {
+    fn start(address: SocketAddr, settings: &SocketSettings<'_>) -> Result<Self, Failure> {
         let failed = |call| move |cause| Failure { address, call, cause };
         let socket =
             Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP)).map_err(failed("socket"))?;
         socket.set_nonblocking(true).map_err(failed("fcntl(O_NONBLOCK)"))?;
         socket.set_tcp_nodelay(true).map_err(failed("setsockopt(TCP_NODELAY)"))?;
-        if let Some(egress) = beginning.egress {
+        if let Some(egress) = settings.egress {
             egress.apply(&socket).map_err(|Refused { call, cause }| Failure { address, call, cause })?;
         }
-        if let Some(name) = beginning.congestion {
+        if let Some(name) = settings.congestion {
             // It was there a moment ago; where it has gone, the caller's choice for the connection
             // finds another.
             let _ = set_congestion(&socket, name);
         }
-        if !beginning.receive_buffer.is_zero() {
-            set_buffers(&socket, ByteCount::ZERO, beginning.receive_buffer).map_err(|error| Failure {
+        if !settings.receive_buffer.is_zero() {
+            set_buffers(&socket, ByteCount::ZERO, settings.receive_buffer).map_err(|error| Failure {
                 address,
                 call: error.call,
                 cause: error.cause,
@@ -198,7 +198,7 @@ mod tests {
         let answering = listener.local_addr().expect("bound");
         let start = clock::now();
         let stream =
-            race([silent, answering], start + Span::from_secs(20), None, &Beginning::default()).expect("connects");
+            race([silent, answering], start + Span::from_secs(20), None, &SocketSettings::default()).expect("connects");
         let took = clock::now() - start;
         assert_eq!(stream.peer_addr().expect("connected"), answering);
         assert!(took >= STAGGER && took < Span::from_secs(10), "{took}");
@@ -210,7 +210,7 @@ mod tests {
         let refusing: Vec<_> = (0..8).map(|_| refusing()).collect();
         let addresses = refusing.into_iter().chain([listener.local_addr().expect("bound")]);
         let start = clock::now();
-        race(addresses, start + Span::from_secs(20), None, &Beginning::default()).expect("connects");
+        race(addresses, start + Span::from_secs(20), None, &SocketSettings::default()).expect("connects");
         let took = clock::now() - start;
         assert!(took < STAGGER * 8, "eight refusals cost no stagger: {took}");
     }
@@ -219,8 +219,8 @@ mod tests {
     fn the_deadline_covers_all_attempts() {
         let (silent, _held) = black_hole();
         let start = clock::now();
-        let lost = race([silent, refusing(), silent], start + Span::from_millis(600), None, &Beginning::default());
-        let Err(Lost::Failed(failures)) = lost else { panic!("nobody answers: {lost:?}") };
+        let lost = race([silent, refusing(), silent], start + Span::from_millis(600), None, &SocketSettings::default());
+        let Err(NoConnection::Failed(failures)) = lost else { panic!("nobody answers: {lost:?}") };
         let took = clock::now() - start;
         assert!(took >= Span::from_millis(600) && took < Span::from_secs(10), "{took}");
         let kinds: Vec<_> = failures.iter().map(|failure| failure.cause.kind()).collect();
@@ -233,13 +233,14 @@ mod tests {
         let (cancel, give_up) = rustix::pipe::pipe().expect("pipe");
         let start = clock::now();
         let lost = std::thread::scope(|scope| {
-            let racing = scope
-                .spawn(|| race([silent], start + Span::from_secs(60), Some(cancel.as_fd()), &Beginning::default()));
+            let racing = scope.spawn(|| {
+                race([silent], start + Span::from_secs(60), Some(cancel.as_fd()), &SocketSettings::default())
+            });
             // The end of a pipe is readable.
             drop(give_up);
             racing.join().expect("no panic")
         });
-        assert!(matches!(lost, Err(Lost::Cancelled)), "{lost:?}");
+        assert!(matches!(lost, Err(NoConnection::Cancelled)), "{lost:?}");
         assert!(clock::now() - start < Span::from_secs(20));
     }
 }

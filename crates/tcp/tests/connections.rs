@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 
-use icdc_tcp::{Beginning, ConnectError, Egress, EgressError, Family, ListenError, connect, connect_with, listen};
+use icdc_tcp::{ConnectError, Egress, EgressError, Family, ListenError, SocketSettings, connect, connect_with, listen};
 use icdc_units::{ByteCount, Span};
 
 const TIMEOUT: Span = Span::from_secs(20);
@@ -125,8 +125,8 @@ fn a_foreign_address_is_named() {
 fn the_receive_buffer_precedes_the_handshake() {
     let size = ByteCount::from_kib(128);
     let listener = listen(Some(V4), None, Family::Any, size).expect("listen");
-    let beginning = Beginning { receive_buffer: size * 2, congestion: Some("reno"), ..Beginning::default() };
-    let client = connect_with("127.0.0.1", port(&listener), Family::Any, TIMEOUT, &beginning).expect("connect");
+    let settings = SocketSettings { receive_buffer: size * 2, congestion: Some("reno"), ..SocketSettings::default() };
+    let client = connect_with("127.0.0.1", port(&listener), Family::Any, TIMEOUT, &settings).expect("connect");
     assert_eq!(icdc_tcp::congestion(&client).expect("congestion"), "reno");
     let (server, _) = listener.accept().expect("accept");
     let none = ByteCount::ZERO;
@@ -140,8 +140,8 @@ fn the_receive_buffer_precedes_the_handshake() {
 fn a_connection_leaves_from_the_address_or_by_the_device_that_is_named() {
     let listener = listen(Some(V4), None, Family::Any, ByteCount::ZERO).expect("listen");
     let to = |host, egress: &Egress| {
-        let beginning = Beginning { egress: Some(egress), ..Beginning::default() };
-        connect_with(host, port(&listener), Family::Any, TIMEOUT, &beginning)
+        let settings = SocketSettings { egress: Some(egress), ..SocketSettings::default() };
+        connect_with(host, port(&listener), Family::Any, TIMEOUT, &settings)
     };
     let egress = |text: &str| text.parse::<Egress>().expect(text);
     let client = to("127.0.0.1", &egress("127.0.0.2")).expect("any address of 127/8 is this host's");

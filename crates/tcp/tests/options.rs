@@ -18,7 +18,7 @@ fn pair() -> (TcpStream, TcpStream) {
 
 /// Waits until the peer's kernel has acknowledged everything.
 fn drain(stream: &TcpStream) {
-    while !icdc_tcp::drained(stream).expect("SIOCOUTQ").is_zero() {
+    while !icdc_tcp::send_queue(stream).expect("SIOCOUTQ").is_zero() {
         thread::yield_now();
     }
 }
@@ -108,7 +108,7 @@ fn shutdown_wakes_a_blocked_reader() {
 #[test]
 fn what_is_not_read_is_not_drained() {
     let (mut sender, mut receiver) = pair();
-    assert_eq!(icdc_tcp::drained(&sender).expect("idle"), ByteCount::ZERO);
+    assert_eq!(icdc_tcp::send_queue(&sender).expect("idle"), ByteCount::ZERO);
     sender.set_nonblocking(true).expect("nonblocking");
     // Fills both buffers.
     let chunk = [1; 65536];
@@ -120,7 +120,7 @@ fn what_is_not_read_is_not_drained() {
             Err(error) => panic!("{error}"),
         }
     }
-    let queued = icdc_tcp::drained(&sender).expect("full");
+    let queued = icdc_tcp::send_queue(&sender).expect("full");
     assert!(!queued.is_zero() && queued < ByteCount::new(written), "{queued} of {written}");
     let reader = thread::spawn(move || {
         let mut rest = Vec::new();

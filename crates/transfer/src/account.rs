@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};
 
-use icdc_protocol::message::{Place, Uncompressed};
+use icdc_protocol::message::{SourcePosition, Uncompressed};
 use icdc_session::SessionError;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -27,7 +27,7 @@ struct Sums {
     stages: BTreeMap<String, u64>,
     congestion: String,
     max_rate: Option<Rate>,
-    place: Option<Place>,
+    place: Option<SourcePosition>,
     compressed: (u64, u64),
     uncompressed: Option<Uncompressed>,
 }
@@ -47,7 +47,7 @@ impl Account {
 
     /// Sets the quota, as of a daemon for a key, from which payload bytes are reserved before they
     /// are sent, or stored at the receiver. Only the first call has an effect.
-    pub fn limit(&self, allowance: Box<dyn Allowance>) {
+    pub fn set_quota(&self, allowance: Box<dyn Allowance>) {
         let _ = self.allowance.set(allowance);
     }
 
@@ -126,7 +126,7 @@ impl Account {
 
     /// Notes whether the only source, a directory, became the destination itself or went into it.
     /// The first session decides; later calls have no effect.
-    pub fn note_place(&self, place: Place) {
+    pub fn note_place(&self, place: SourcePosition) {
         self.sums.lock().expect("no panic while sums are kept").place.get_or_insert(place);
     }
 
@@ -134,7 +134,7 @@ impl Account {
     /// run's first session decided; `None` before that, and for other sources. Later sessions ask
     /// for the same.
     #[must_use]
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<SourcePosition> {
         self.sums.lock().expect("no panic while sums are kept").place
     }
 

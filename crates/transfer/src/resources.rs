@@ -41,7 +41,7 @@ pub(crate) fn codecs(wanted: usize, each: ByteCount) -> usize {
 
 /// Checks that memory for this number of blocks is available; the error is a message for the user.
 pub(crate) fn fits(blocks: u64) -> Result<(), String> {
-    memory::fits(ByteCount::new(blocks.saturating_mul(BLOCK_SIZE as u64)) + BESIDES)
+    memory::check_group_limits(ByteCount::new(blocks.saturating_mul(BLOCK_SIZE as u64)) + BESIDES)
 }
 
 /// Maximum number of directories that a sending end may have open: each end keeps those that are

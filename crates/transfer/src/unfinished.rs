@@ -203,7 +203,7 @@ impl Search {
         let mut found = Vec::new();
         let mut own = Vec::new();
         for (staging, name) in group {
-            let hold = Holder::of(directory, &name);
+            let hold = Holder::lock(directory, &name);
             let stat = match &hold {
                 Ok(Holder::Own { locked: Some((_, stat)) }) => Ok(*stat),
                 _ => directory.stat(&name),
@@ -319,7 +319,7 @@ impl Visitor for Measure {
             self.blocks = self.blocks.saturating_add(item.stat.blocks);
         }
         let is_staged = item.stat.kind == Kind::File && StagingName::parse(item.name.as_bytes()).is_some();
-        self.is_held |= is_staged && matches!(Holder::of(above, &item.name), Ok(Holder::Another));
+        self.is_held |= is_staged && matches!(Holder::lock(above, &item.name), Ok(Holder::Another));
         Ok(())
     }
 }

@@ -13,7 +13,7 @@
 use std::net::TcpStream;
 use std::os::fd::AsFd as _;
 
-use icdc_tcp::{Beginning, Privileges};
+use icdc_tcp::{Privileges, SocketSettings};
 use icdc_units::{ByteCount, Span};
 
 /// Buffer size that is requested for long paths, in bytes: covers 10 Gbit/s at 300 ms. The kernel
@@ -28,8 +28,8 @@ const SHORT: Span = Span::from_millis(2);
 
 /// Settings for the socket of a connection that may receive, before its handshake.
 #[must_use]
-pub fn beginning() -> Beginning<'static> {
-    Beginning { receive_buffer: receive_buffer(), ..Beginning::default() }
+pub fn socket_settings() -> SocketSettings<'static> {
+    SocketSettings { receive_buffer: receive_buffer(), ..SocketSettings::default() }
 }
 
 /// Receive buffer size to request; zero leaves the buffer to the kernel.

@@ -126,8 +126,8 @@ impl Tuned {
         self.known
     }
 
-    /// Kernel name of the connection's own congestion control, also while [`look`](Self::look) has
-    /// replaced it; empty if it cannot be read.
+    /// Kernel name of the connection's own congestion control, also while
+    /// [`update_algorithm`](Self::update_algorithm) has replaced it; empty if it cannot be read.
     #[must_use]
     pub fn congestion(&self) -> String {
         let own = self.stand_in().own().map(str::to_owned);
@@ -153,8 +153,8 @@ impl Tuned {
     /// Replaces a congestion control that paces by a plain one while a ceiling holds the rate
     /// without loss, or restores it. To be called with each sample `info` of the connection;
     /// `state` is that of the ceiling on its rate.
-    pub fn look(&self, now: Time, info: &TcpInfo, state: State) {
-        self.stand_in().look(&self.socket, now, info, state);
+    pub fn update_algorithm(&self, now: Time, info: &TcpInfo, state: State) {
+        self.stand_in().update_algorithm(&self.socket, now, info, state);
     }
 
     /// Remembers for later connections what this one found of its path.

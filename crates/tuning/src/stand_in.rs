@@ -91,7 +91,7 @@ pub(crate) struct StandIn {
 impl StandIn {
     /// Replaces the connection's own algorithm by the plain one, or restores it, if it is time to.
     /// To be called with each sample `info`; `state` is that of the ceiling on the rate.
-    pub(crate) fn look(&mut self, stream: &TcpStream, now: Time, info: &TcpInfo, state: State) {
+    pub(crate) fn update_algorithm(&mut self, stream: &TcpStream, now: Time, info: &TcpInfo, state: State) {
         let again = info.segments_retransmitted;
         let (before, since) = *self.quiet.get_or_insert((again, now));
         let was_lost = again > before;

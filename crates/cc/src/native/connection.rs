@@ -114,7 +114,7 @@ impl Connection {
 
     /// Calls the algorithm's operation `init`: the connection is established.
     pub fn init(&mut self) {
-        self.enter();
+        self.set_parameters();
         self.begun = true;
         if let Some(init) = self.operations.init {
             // SAFETY: the socket outlives the call, as for every operation below; layouts are
@@ -127,7 +127,7 @@ impl Connection {
     /// nothing.
     pub fn release(&mut self) {
         if let Some(release) = self.operations.release.filter(|_| std::mem::take(&mut self.begun)) {
-            self.enter();
+            self.set_parameters();
             // SAFETY: as in `init`.
             unsafe { release(&raw mut self.socket) }
         }
@@ -135,7 +135,7 @@ impl Connection {
 
     /// Calls the algorithm's operation `cong_avoid`: packets were acknowledged outside recovery.
     pub fn cong_avoid(&mut self, ack: u32, acked: u32) {
-        self.enter();
+        self.set_parameters();
         if let Some(cong_avoid) = self.operations.cong_avoid {
             // SAFETY: as in `init`.
             unsafe { cong_avoid(&raw mut self.socket, ack, acked) }
@@ -145,7 +145,7 @@ impl Connection {
     /// Calls the algorithm's operation `ssthresh`: a loss was found. Returns the new slow-start
     /// threshold in packets.
     pub fn ssthresh(&mut self) -> u32 {
-        self.enter();
+        self.set_parameters();
         let ssthresh = self.operations.ssthresh.expect("the kernel requires ssthresh");
         // SAFETY: as in `init`.
         unsafe { ssthresh(&raw mut self.socket) }
@@ -154,7 +154,7 @@ impl Connection {
     /// Calls the algorithm's operation `set_state`: recovery changes its state. `socket.ca_state`
     /// is set afterwards, as in the kernel.
     pub fn set_state(&mut self, state: CongestionState) {
-        self.enter();
+        self.set_parameters();
         if let Some(set_state) = self.operations.set_state {
             // SAFETY: as in `init`.
             unsafe { set_state(&raw mut self.socket, state as u8) }
@@ -164,7 +164,7 @@ impl Connection {
 
     /// Calls the algorithm's operation `cwnd_event`, for an event that has no operation of its own.
     pub fn event(&mut self, event: WindowEvent) {
-        self.enter();
+        self.set_parameters();
         if let Some(cwnd_event) = self.operations.cwnd_event {
             // SAFETY: as in `init`.
             unsafe { cwnd_event(&raw mut self.socket, event as u32) }
@@ -173,7 +173,7 @@ impl Connection {
 
     /// Calls the algorithm's operation `pkts_acked` with the times of an acknowledgement.
     pub fn pkts_acked(&mut self, sample: &AckSample) {
-        self.enter();
+        self.set_parameters();
         if let Some(pkts_acked) = self.operations.pkts_acked {
             // SAFETY: as in `init`.
             unsafe { pkts_acked(&raw mut self.socket, sample) }
@@ -190,7 +190,7 @@ impl Connection {
     /// Calls the algorithm's operation `cong_control` for an acknowledgement; nothing for an
     /// algorithm that does not [control](Self::controls) the window itself.
     pub fn cong_control(&mut self, sample: &RateSample) {
-        self.enter();
+        self.set_parameters();
         if let Some(cong_control) = self.operations.cong_control {
             // SAFETY: as in `init`.
             unsafe { cong_control(&raw mut self.socket, sample) }
@@ -200,7 +200,7 @@ impl Connection {
     /// Calls the algorithm's operation `undo_cwnd`: a reduction turned out wrong. Returns the new
     /// window in packets.
     pub fn undo_cwnd(&mut self) -> u32 {
-        self.enter();
+        self.set_parameters();
         let undo_cwnd = self.operations.undo_cwnd.expect("the kernel requires undo_cwnd");
         // SAFETY: as in `init`.
         unsafe { undo_cwnd(&raw mut self.socket) }
@@ -208,7 +208,7 @@ impl Connection {
 
     /// Sets the parameters of the C code, which are variables of this thread, to this connection's
     /// values, if another connection's were set.
-    fn enter(&self) {
+    fn set_parameters(&self) {
         if self.parameters.is_empty() || SET.get() == self.number {
             return;
         }

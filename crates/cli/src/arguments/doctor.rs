@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use icdc_units::Span;
 
 use super::ConnectionArguments;
-use crate::values::{Ceiling, Place, ceiling, place, round_trip};
+use crate::values::{Ceiling, PathsDestination, ceiling, paths_destination, round_trip};
 
 #[derive(Args, Debug)]
 #[command(
@@ -78,8 +78,8 @@ pub(crate) struct DoctorArguments {
     pub(crate) paths: bool,
 
     /// Forget all paths, or those to a prefix (192.0.2.0/24), an address or a host
-    #[arg(long, value_name = "PREFIX|HOST", num_args = 0..=1, value_parser = place, requires = "paths", help_heading = "Known paths")]
-    pub(crate) clear: Option<Option<Place>>,
+    #[arg(long, value_name = "PREFIX|HOST", num_args = 0..=1, value_parser = paths_destination, requires = "paths", help_heading = "Known paths")]
+    pub(crate) clear: Option<Option<PathsDestination>>,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,

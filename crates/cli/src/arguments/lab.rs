@@ -72,7 +72,7 @@ pub(crate) enum LabCommand {
 )]
 pub(crate) struct UpArguments {
     #[command(flatten)]
-    pub(crate) name: Name,
+    pub(crate) name: LabName,
 
     #[command(flatten)]
     pub(crate) path: PathArguments,
@@ -110,7 +110,7 @@ impl UpArguments {
 
 /// Option that names a lab (`--name`).
 #[derive(Args, Debug)]
-pub(crate) struct Name {
+pub(crate) struct LabName {
     /// Name of the lab
     #[arg(long, value_name = "NAME", env = NAME_VARIABLE, hide_env_values = true, default_value = DEFAULT_NAME)]
     pub(crate) name: String,
@@ -125,7 +125,7 @@ pub(crate) struct Name {
 )]
 pub(crate) struct DownArguments {
     #[command(flatten)]
-    pub(crate) name: Name,
+    pub(crate) name: LabName,
 
     /// Remove all labs of this user
     #[arg(long, conflicts_with = "name")]
@@ -139,7 +139,7 @@ pub(crate) struct DownArguments {
 )]
 pub(crate) struct StatusArguments {
     #[command(flatten)]
-    pub(crate) name: Name,
+    pub(crate) name: LabName,
 
     /// Print one JSON object
     #[arg(long)]
@@ -157,7 +157,7 @@ pub(crate) struct StatusArguments {
 )]
 pub(crate) struct ExecArguments {
     #[command(flatten)]
-    pub(crate) name: Name,
+    pub(crate) name: LabName,
 
     /// Pass the arguments to a shell
     #[arg(long)]
@@ -183,7 +183,7 @@ pub(crate) struct ExecArguments {
 )]
 pub(crate) struct ReportArguments {
     #[command(flatten)]
-    pub(crate) name: Name,
+    pub(crate) name: LabName,
 
     /// Report only the last TIME
     #[arg(long, value_name = "TIME", default_value = "10min")]

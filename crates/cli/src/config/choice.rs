@@ -6,10 +6,10 @@ use anyhow::{anyhow, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
+use super::far_hosts::{FarHosts, Reach};
 use super::layers::{Given, Layers};
 use super::option;
 use super::settings::{Form, Setting};
-use super::trip::{Reach, Trip};
 use crate::applies::{Concern, Mismatch};
 use crate::route::Route;
 
@@ -30,8 +30,8 @@ impl Choice {
     }
 }
 
-/// Chooses the values of settings for a command that reaches the far hosts of `trip`, or for any
-/// host without one; `matches` are those of its command line, whose options go before.
+/// Chooses the values of settings for a command that reaches `far_hosts`, or for any host without
+/// one; `matches` are those of its command line, whose options go before.
 ///
 /// # Errors
 /// A variable has no value of the option, or two values that count contradict each other.
@@ -40,7 +40,7 @@ pub(super) fn choose(
     command: &Command,
     matches: Option<&ArgMatches>,
     layers: &Layers,
-    trip: Option<&Trip>,
+    far_hosts: Option<&FarHosts>,
 ) -> anyhow::Result<Vec<Choice>> {
     let mut choices: Vec<Choice> = Vec::new();
     let route = |text: &str| text.parse::<Route>().ok();
@@ -50,9 +50,11 @@ pub(super) fn choose(
         let mut choice = match by_hand {
             Some(option) => Choice { setting, given: None, unused: Some(format!("{option} is on the command line")) },
             None => {
-                let given = strongest(setting, layers, trip)?;
-                let unused =
-                    given.as_ref().zip(trip).and_then(|(given, trip)| unused(setting, given, trip, via.as_ref()));
+                let given = strongest(setting, layers, far_hosts)?;
+                let unused = given
+                    .as_ref()
+                    .zip(far_hosts)
+                    .and_then(|(given, far_hosts)| unused(setting, given, far_hosts, via.as_ref()));
                 Choice { setting, given, unused: unused.map(str::to_owned) }
             }
         };
@@ -116,23 +118,23 @@ fn contradict(command: &Command, one: &clap::Arg, other: &clap::Arg) -> bool {
     one.get_id() != other.get_id() && (lists(one, other) || lists(other, one))
 }
 
-/// The value of highest precedence for the far hosts of a trip; `None` if nothing is given. An
+/// The value of highest precedence for these far hosts; `None` if nothing is given. An
 /// error if two hosts need one value and are given two.
-fn strongest(setting: &Setting, layers: &Layers, trip: Option<&Trip>) -> anyhow::Result<Option<Given>> {
-    let Some(trip) = trip else { return Ok(layers.strongest(setting, &[])) };
+fn strongest(setting: &Setting, layers: &Layers, far_hosts: Option<&FarHosts>) -> anyhow::Result<Option<Given>> {
+    let Some(far_hosts) = far_hosts else { return Ok(layers.strongest(setting, &[])) };
     let reach = match setting.concern {
         Concern::SshHost => Some(Reach::Ssh),
         Concern::DaemonHost => Some(Reach::Daemon),
         _ => None,
     };
-    let hosts: Vec<&str> = trip.ends.iter().map(|end| end.host.as_str()).collect();
-    let own = trip.ends.iter().filter(|end| Some(end.reach) == reach);
+    let hosts: Vec<&str> = far_hosts.ends.iter().map(|end| end.host.as_str()).collect();
+    let own = far_hosts.ends.iter().filter(|end| Some(end.reach) == reach);
     let mut given = layers.strongest(setting, &hosts);
     for (index, end) in own.enumerate() {
         let of_end = layers.strongest(setting, &[&end.host]);
         let value = |given: &Option<Given>| given.as_ref().map(|given| given.value.clone());
         if index > 0 && value(&of_end) != value(&given) {
-            return Err(two_values(setting, trip, given.as_ref(), of_end.as_ref()));
+            return Err(two_values(setting, far_hosts, given.as_ref(), of_end.as_ref()));
         }
         given = of_end;
     }
@@ -143,7 +145,7 @@ fn strongest(setting: &Setting, layers: &Layers, trip: Option<&Trip>) -> anyhow:
 /// the copy takes one.
 fn two_values(
     setting: &Setting,
-    trip: &Trip,
+    far_hosts: &FarHosts,
     of_destination: Option<&Given>,
     of_source: Option<&Given>,
 ) -> anyhow::Error {
@@ -151,7 +153,7 @@ fn two_values(
         Some(Given { value, source, .. }) => format!("{value:?} ({source})"),
         None => "the built-in value".to_owned(),
     };
-    let host = |index: usize| trip.ends.get(index).map_or("", |end| end.host.as_str());
+    let host = |index: usize| far_hosts.ends.get(index).map_or("", |end| end.host.as_str());
     anyhow!(
         "{key}: a copy between two remote hosts takes one value, and there is {} for {} and {} for {}: give --{key}, or copy to \
          this host first",
@@ -163,12 +165,12 @@ fn two_values(
     )
 }
 
-/// Reason why a value is not used on this trip, whose data takes the route `via` where that is
-/// given; `None` if it is used.
-fn unused(setting: &Setting, given: &Given, trip: &Trip, via: Option<&Route>) -> Option<&'static str> {
+/// Reason why a value is not used for these far hosts, to which data takes the route `via` where
+/// that is given; `None` if it is used.
+fn unused(setting: &Setting, given: &Given, far_hosts: &FarHosts, via: Option<&Route>) -> Option<&'static str> {
     let own_route = || given.value.to_str().and_then(|text| text.parse().ok());
     let via = if setting.concern == Concern::Route { own_route() } else { via.cloned() };
-    let mismatch = setting.concern.mismatch(trip.hosts(), &via.unwrap_or(Route::Auto));
+    let mismatch = setting.concern.mismatch(far_hosts.hosts(), &via.unwrap_or(Route::Auto));
     let has_login = setting.concern == Concern::ProxyLogin && login_is_in_environment();
     mismatch.map(Mismatch::reason).or_else(|| has_login.then_some("ICDC_PROXY_LOGIN has the login"))
 }

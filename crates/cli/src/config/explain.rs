@@ -5,9 +5,9 @@ use clap::Command;
 use serde_json::{Value, json};
 
 use super::choice::{Choice, choose};
+use super::far_hosts::{FarHosts, target_of};
 use super::layers::{Layers, Source};
 use super::settings;
-use super::trip::{Trip, target_of};
 use super::{option, page};
 use crate::arguments::ConfigArguments;
 use crate::console::Console;
@@ -33,12 +33,12 @@ struct Explained<'a> {
 
 /// Prints the settings in effect for the host that is asked about, or for any host.
 fn explain(arguments: &ConfigArguments, root: &Command, console: &Console) -> anyhow::Result<()> {
-    let trip = match &arguments.explain {
+    let far_hosts = match &arguments.explain {
         Some(host) => {
             let location = target_of(host).with_context(|| {
                 format!("--explain {}: not a host; write [USER@]HOST or icdc://HOST[:PORT]", host.to_string_lossy())
             })?;
-            Some(Trip::to(Some(location)))
+            Some(FarHosts::to(Some(location)))
         }
         None => None,
     };
@@ -47,7 +47,7 @@ fn explain(arguments: &ConfigArguments, root: &Command, console: &Console) -> an
     for command in first_commands() {
         let definition = option::command(root, command).with_context(|| format!("there is no icdc {command}"))?;
         let settings = settings::all().filter(|setting| setting.commands.first() == Some(&command));
-        for choice in choose(settings, definition, None, &layers, trip.as_ref())? {
+        for choice in choose(settings, definition, None, &layers, far_hosts.as_ref())? {
             let argument =
                 option::first(root, choice.setting).with_context(|| format!("{}: no option", choice.setting.key))?;
             explained.push(Explained { built_in: option::built_in(argument), choice, argument });

@@ -18,7 +18,7 @@
 //! | `document` | what a file says |
 //! | `fault` | what is wrong in a file, with the line that has it |
 //! | `pattern` | which hosts a section is for |
-//! | `trip` | the far hosts of a command |
+//! | `far_hosts` | the far hosts of a command |
 //! | `layers` | variables and files by precedence |
 //! | `option` | the option that a setting stands for |
 //! | `choice` | which value counts in a command |
@@ -28,6 +28,7 @@
 mod choice;
 mod document;
 mod explain;
+mod far_hosts;
 mod fault;
 mod file;
 mod layers;
@@ -35,7 +36,6 @@ mod option;
 mod page;
 mod pattern;
 pub(crate) mod settings;
-mod trip;
 
 use std::ffi::OsString;
 
@@ -46,9 +46,9 @@ pub(crate) use explain::run;
 pub(crate) use file::switch_off;
 
 use choice::{Choice, choose};
+use far_hosts::FarHosts;
 use layers::{Given, Layers};
 use settings::Setting;
-use trip::Trip;
 
 /// Settings from files and variables that a command uses, one text each: `rate 900mbit
 /// (ICDC_RATE)`.
@@ -90,9 +90,9 @@ pub(crate) fn apply(
         return Ok((matches, Applied::default()));
     };
     let layers = Layers::read(&option::Options(&root)).map_err(ApplyError::Settings)?;
-    let trip = Trip::of(of_command);
-    let choices =
-        choose(settings.into_iter(), command, Some(of_command), &layers, Some(&trip)).map_err(ApplyError::Settings)?;
+    let far_hosts = FarHosts::of(of_command);
+    let choices = choose(settings.into_iter(), command, Some(of_command), &layers, Some(&far_hosts))
+        .map_err(ApplyError::Settings)?;
     let counting: Vec<(&Choice, &Given)> =
         choices.iter().filter_map(|choice| Some((choice, choice.counting()?))).collect();
     if counting.is_empty() {

@@ -16,7 +16,7 @@ use icdc_units::Span;
 use crate::clock::seconds_since_1970;
 use crate::console::Console;
 use crate::copy::metrics::LAST_SUCCESS;
-use crate::copy::surface::Surface;
+use crate::copy::output::CopyOutput;
 use crate::plan::output::MetricsOutput;
 
 /// Time limit of each push of metrics.
@@ -37,7 +37,7 @@ pub(crate) struct Exporter {
 /// State of the thread that exports a copy's metrics.
 struct Job {
     output: MetricsOutput,
-    surface: Arc<Surface>,
+    copy_output: Arc<CopyOutput>,
     console: Console,
     started: u64,
     last_success: Option<f64>,
@@ -50,11 +50,15 @@ impl Exporter {
     ///
     /// # Errors
     /// The file cannot be written. A gateway that cannot be reached is reported and tried again.
-    pub(crate) fn start(output: MetricsOutput, surface: &Arc<Surface>, console: &Console) -> anyhow::Result<Self> {
+    pub(crate) fn start(
+        output: MetricsOutput,
+        copy_output: &Arc<CopyOutput>,
+        console: &Console,
+    ) -> anyhow::Result<Self> {
         let started = seconds_since_1970();
         let last_success = output.file.as_deref().and_then(|path| last_success(path, started));
-        let surface = Arc::clone(surface);
-        let job = Job { output, surface, console: console.clone(), started, last_success, told: None };
+        let copy_output = Arc::clone(copy_output);
+        let job = Job { output, copy_output, console: console.clone(), started, last_success, told: None };
         job.write().context("--metrics")?;
         let (running, ended) = mpsc::channel();
         let (working, through) = mpsc::channel();
@@ -67,7 +71,7 @@ impl Exporter {
         Ok(Self { running, through, console: console.clone() })
     }
 
-    /// Writes and pushes for the last time, once the surface knows how the run has ended.
+    /// Writes and pushes for the last time, once the output knows how the run has ended.
     pub(crate) fn finish(self) {
         drop(self.running);
         if self.through.recv_timeout(LAST_PATIENCE.into()) == Err(RecvTimeoutError::Timeout) {
@@ -109,10 +113,10 @@ impl Job {
 
     /// The copy's metrics as they are now.
     fn reading(&self) -> Reading {
-        let mut reading = self.surface.metrics();
+        let mut reading = self.copy_output.metrics();
         let help = "When the run began, since 1970";
         reading.gauge("icdc_copy_start_timestamp_seconds", help, [((), self.started.into())]);
-        let is_complete = self.surface.result() == Some(RunResult::Complete);
+        let is_complete = self.copy_output.result() == Some(RunResult::Complete);
         let success = if is_complete { Some(seconds_since_1970() as f64) } else { self.last_success };
         let help = "When a run was last complete, since 1970";
         reading.gauge(LAST_SUCCESS, help, success.map(|at| ((), at.into())));

@@ -13,12 +13,12 @@ mod consent;
 pub(crate) mod exporter;
 mod failures;
 mod metrics;
+mod output;
 pub(crate) mod page;
 mod progress;
 mod receipt;
 mod recorder;
 pub(crate) mod summary;
-mod surface;
 mod tally;
 
 use std::sync::Arc;
@@ -32,8 +32,8 @@ use icdc_transfer::{Event, EventSink, Summary};
 use crate::arguments::CopyArguments;
 use crate::console::Console;
 use crate::copy::exporter::Exporter;
+use crate::copy::output::CopyOutput;
 use crate::copy::page::Ending;
-use crate::copy::surface::Surface;
 use crate::plan::CopyPlan;
 use crate::plan::output::ResultFile;
 use crate::reporting::{CopyHooks, EndedCopy};
@@ -109,23 +109,23 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
     };
     options.confirm_host = Some(console.confirm_host(stop));
     let report = output.report.take();
-    let surface = Arc::new(Surface::new(console.clone(), &output, &destination, report.is_some()));
+    let copy_output = Arc::new(CopyOutput::new(console.clone(), &output, &destination, report.is_some()));
     let events: EventSink = {
-        let surface = Arc::clone(&surface);
-        Arc::new(move |event| surface.show(event))
+        let copy_output = Arc::clone(&copy_output);
+        Arc::new(move |event| copy_output.show(event))
     };
-    surface.show(Event::Started {
+    copy_output.show(Event::Started {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         sources: sources.iter().map(ToString::to_string).collect(),
         destination: destination.to_string(),
     });
-    let exporter = match output.metrics.map(|metrics| Exporter::start(metrics, &surface, console)).transpose() {
+    let exporter = match output.metrics.map(|metrics| Exporter::start(metrics, &copy_output, console)).transpose() {
         Ok(exporter) => exporter,
         Err(error) => return (console.give_up(&error, exit::USAGE), false),
     };
     let status = {
-        let surface = Arc::clone(&surface);
-        StatusOnSignal::start(console, move || surface.status())
+        let copy_output = Arc::clone(&copy_output);
+        StatusOnSignal::start(console, move || copy_output.status())
     };
     let mut result = icdc_client::copy(&sources, &destination, &options, &events, stop);
     if let (Ok(summary), true) = (&mut result, output.dry_run) {
@@ -133,9 +133,9 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
     }
     drop(status);
     let is_through = result.is_ok();
-    let receipt = options.receipt.take().filter(|_| is_through).map(|receipt| receipt::finish(&receipt, &surface));
+    let receipt = options.receipt.take().filter(|_| is_through).map(|receipt| receipt::finish(&receipt, &copy_output));
     let skips = options.receive.if_running == IfRunning::Skip;
-    let (ending, result, mut exit_code) = conclude(&surface, console, report, result, skips);
+    let (ending, result, mut exit_code) = conclude(&copy_output, console, report, result, skips);
     if let Some(Err(reason)) = receipt {
         console.complain(&reason);
         exit_code = exit_code.max(exit::FAILED);
@@ -154,7 +154,7 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
 /// Shows the end of the run in every form; how it ended, its result, and the exit code. That
 /// another process is writing the same is no failure of one that `skips` then.
 fn conclude(
-    surface: &Surface,
+    copy_output: &CopyOutput,
     console: &Console,
     report: Option<ResultFile>,
     result: Result<Summary, CopyError>,
@@ -162,22 +162,22 @@ fn conclude(
 ) -> (Ending, RunResult, u8) {
     let (ending, mut code) = match result {
         Ok(mut summary) => {
-            summary.notices = surface.partial_summary().notices;
+            summary.notices = copy_output.partial_summary().notices;
             let code = if summary.errors == 0 { 0 } else { exit::FAILED };
             (Ending { summary, reason: None }, code)
         }
         Err(CopyError::Refused(Refusal { kind: RefusalKind::Running, reason })) if skips => {
-            let summary = Summary { errors: 0, ..surface.partial_summary() };
+            let summary = Summary { errors: 0, ..copy_output.partial_summary() };
             (Ending { summary, reason: Some(reason) }, 0)
         }
         Err(error) => {
             let code = exit::after(error.kind());
-            (Ending { summary: surface.partial_summary(), reason: Some(error.to_string()) }, code)
+            (Ending { summary: copy_output.partial_summary(), reason: Some(error.to_string()) }, code)
         }
     };
-    let result = surface.conclude(&ending, code);
+    let result = copy_output.conclude(&ending, code);
     if let Some(report) = report
-        && let Err(error) = report.write("report", &surface.report(&ending).to_html())
+        && let Err(error) = report.write("report", &copy_output.report(&ending).to_html())
     {
         console.complain(&error);
         code = code.max(exit::FAILED);

@@ -3,14 +3,14 @@
 use icdc_client::{ReceiptFile, WrittenReceipt};
 use icdc_transfer::Event;
 
+use super::output::CopyOutput;
 use super::summary::counted;
-use super::surface::Surface;
 
 /// Gives the receipt its name, and tells the user who has signed it.
 ///
 /// # Errors
 /// The sentence for the user: there is none.
-pub(super) fn finish(receipt: &ReceiptFile, surface: &Surface) -> Result<(), String> {
+pub(super) fn finish(receipt: &ReceiptFile, copy_output: &CopyOutput) -> Result<(), String> {
     let shown = receipt.path().display();
     let WrittenReceipt { key, items, unverified } = receipt
         .finish()
@@ -20,6 +20,6 @@ pub(super) fn finish(receipt: &ReceiptFile, surface: &Surface) -> Result<(), Str
         unverified => format!(", {unverified} of them not read by this run"),
     };
     let text = format!("receipt {shown} of {}{unread}, signed by {}", counted(items, "item"), key.ssh_fingerprint());
-    surface.show(Event::Notice { text });
+    copy_output.show(Event::Notice { text });
     Ok(())
 }

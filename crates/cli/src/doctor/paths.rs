@@ -15,7 +15,7 @@ use super::plan::PathsTask;
 use crate::clock::{self, age};
 use crate::console::Console;
 use crate::copy::summary::counted;
-use crate::values::Place;
+use crate::values::PathsDestination;
 
 /// Runs `icdc doctor --paths`: shows, or forgets, what earlier copies have learned about paths.
 ///
@@ -26,7 +26,7 @@ pub(super) fn run(task: &PathsTask, as_json: bool, console: &Console) -> anyhow:
         .context("what is known of paths is kept below XDG_STATE_HOME or HOME, and neither is an absolute path")?;
     let told = match task {
         PathsTask::Show => show(file)?,
-        PathsTask::Forget(place) => forget(file, place.as_ref())?,
+        PathsTask::Forget(destination) => forget(file, destination.as_ref())?,
     };
     if as_json {
         console.json(&told.json().to_string());
@@ -67,13 +67,13 @@ fn show(file: PathBuf) -> anyhow::Result<PathsReport> {
 }
 
 /// Removes from the file the known paths that lead to a place, or all without one.
-fn forget(file: PathBuf, place: Option<&Place>) -> anyhow::Result<PathsReport> {
-    let meant = match place {
+fn forget(file: PathBuf, destination: Option<&PathsDestination>) -> anyhow::Result<PathsReport> {
+    let meant = match destination {
         None => vec![],
-        Some(Place::Prefix(prefix)) => vec![*prefix],
-        Some(Place::Host(host)) => addresses(host)?,
+        Some(PathsDestination::Prefix(prefix)) => vec![*prefix],
+        Some(PathsDestination::Host(host)) => addresses(host)?,
     };
-    let is_meant = |path: &KnownPath| place.is_none() || meant.iter().any(|prefix| prefix.overlaps(&path.to));
+    let is_meant = |path: &KnownPath| destination.is_none() || meant.iter().any(|prefix| prefix.overlaps(&path.to));
     // Where there is no file there is nothing to forget, and none shall be made for it.
     let paths = match file.try_exists() {
         Ok(false) => Vec::new(),

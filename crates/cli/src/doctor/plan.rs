@@ -8,7 +8,7 @@ use icdc_units::{Rate, Span};
 
 use crate::arguments::DoctorArguments;
 use crate::measure::plan::reach;
-use crate::values::Place;
+use crate::values::PathsDestination;
 
 /// Plan of an `icdc doctor` command.
 pub(super) struct DoctorPlan {
@@ -33,7 +33,7 @@ pub(super) enum PathsTask {
     /// Show the known paths.
     Show,
     /// Forget what leads to a place, or everything.
-    Forget(Option<Place>),
+    Forget(Option<PathsDestination>),
 }
 
 /// Extent of an examination: path and disk if requested, the rate and round-trip time by which it
@@ -96,12 +96,12 @@ mod tests {
             Task::Paths(task) => task,
             _ => panic!("{words}: paths were asked for"),
         };
-        let prefix = |text: &str| PathsTask::Forget(Some(Place::Prefix(text.parse().unwrap())));
+        let prefix = |text: &str| PathsTask::Forget(Some(PathsDestination::Prefix(text.parse().unwrap())));
         assert_eq!(task("--paths --json"), PathsTask::Show);
         assert_eq!(task("--paths --clear"), PathsTask::Forget(None));
         assert_eq!(task("--paths --clear 192.0.2.7/24"), prefix("192.0.2.0/24"));
         assert_eq!(task("--clear 2001:db8::1 --paths"), prefix("2001:db8::1/128"));
-        assert_eq!(task("--paths --clear far"), PathsTask::Forget(Some(Place::Host("far".to_owned()))));
+        assert_eq!(task("--paths --clear far"), PathsTask::Forget(Some(PathsDestination::Host("far".to_owned()))));
         for words in ["--clear", "--paths far", "--paths --apply", "--paths --rtt 1ms", "--paths --clear 1.2.3.4/33"] {
             assert!(plan(words).is_err(), "{words}");
         }

@@ -2,8 +2,8 @@
 
 use icdc_client::{Location, LookError, Looking};
 use icdc_protocol::message::ListedKind;
+use icdc_session::listing::checker::Record;
 use icdc_session::listing::compare::{Difference, Side};
-use icdc_session::listing::course::Record;
 use serde_json::json;
 
 use super::checksums::Checksums;

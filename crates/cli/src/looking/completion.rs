@@ -11,7 +11,7 @@ use std::path::Path;
 use icdc_client::{Location, Look};
 use icdc_disk::tree::{is_staging, printable};
 use icdc_protocol::message::{ListDetail, ListReach, ListedKind};
-use icdc_session::listing::course::{Found, Record};
+use icdc_session::listing::checker::{Found, Record};
 use icdc_units::Span;
 
 use super::places::Observer;
@@ -50,7 +50,7 @@ pub(super) fn print(mut arguments: LsArguments, console: &Console) {
         return;
     }
     let look = Look { reach: ListReach::Directory, detail: ListDetail::Names, rules: Vec::new() };
-    let Ok(mut looking) = observer.look(&directory, &look) else { return };
+    let Ok(mut looking) = observer.begin_listing(&directory, &look) else { return };
     let mut printed = 0;
     while let Ok(Some(record)) = looking.next_record()
         && printed < MOST

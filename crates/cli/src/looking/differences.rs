@@ -1,8 +1,8 @@
 //! Differences between two trees, as lines and JSON objects.
 
 use icdc_protocol::message::ListedKind;
+use icdc_session::listing::checker::Found;
 use icdc_session::listing::compare::{Difference, Side, Tally};
-use icdc_session::listing::course::Found;
 use serde_json::{Value, json};
 
 use super::long::kind;

@@ -3,7 +3,7 @@
 use icdc_client::{Location, Look, LookError, Looking};
 use icdc_disk::tree::printable;
 use icdc_protocol::message::{ListDetail, ListReach, ListedKind};
-use icdc_session::listing::course::Record;
+use icdc_session::listing::checker::Record;
 
 use super::places::{Observer, finish, give_up, places, put_path};
 use super::total::Total;
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: DuArguments, console: &Console) -> u8 {
     let mut is_complete = true;
     for (place, text) in places.iter().zip(&texts) {
         let view = View { place, text: std::os::unix::ffi::OsStrExt::as_bytes(&**text), depth, json };
-        match observer.look(place, &look).and_then(|mut looking| view.show(&mut looking, console)) {
+        match observer.begin_listing(place, &look).and_then(|mut looking| view.show(&mut looking, console)) {
             Ok(complete) => is_complete &= complete,
             Err(error) => return give_up(&error, console),
         }

@@ -1,7 +1,7 @@
 //! A listed item in a line, and as a JSON object.
 
 use icdc_protocol::message::{ListedKind, ListedMetadata};
-use icdc_session::listing::course::Found;
+use icdc_session::listing::checker::Found;
 use serde_json::{Value, json};
 
 use super::places::{put_path, shown};

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use anyhow::ensure;
 use icdc_client::{Location, Look, LookError, Looking};
 use icdc_protocol::message::{ListDetail, ListReach, ListedKind, TimeStamp};
-use icdc_session::listing::course::{Found, Record};
+use icdc_session::listing::checker::{Found, Record};
 
 use super::completion;
 use super::long;
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: LsArguments, console: &Console) -> u8 {
         Ok(plan) => plan,
         Err(error) => return console.give_up(&error, exit::USAGE),
     };
-    match observer.look(&view.place, &look).and_then(|mut looking| view.show(&mut looking, console)) {
+    match observer.begin_listing(&view.place, &look).and_then(|mut looking| view.show(&mut looking, console)) {
         Ok(is_complete) => finish(is_complete, console),
         Err(error) => give_up(&error, console),
     }

@@ -73,7 +73,7 @@ impl Observer {
     }
 
     /// Begins to list a tree.
-    pub(super) fn look(&self, place: &Location, look: &Look) -> Result<Looking, LookError> {
+    pub(super) fn begin_listing(&self, place: &Location, look: &Look) -> Result<Looking, LookError> {
         Looking::begin(place, look, &self.connection, &self.events, &self.stop)
     }
 }

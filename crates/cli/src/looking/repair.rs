@@ -11,8 +11,8 @@ use anyhow::{bail, ensure};
 use icdc_filter::{Effect, Rule};
 use icdc_protocol::limits::{MAX_RULE_BYTES, MAX_RULES};
 use icdc_protocol::message::ListedKind;
+use icdc_session::listing::checker::Found;
 use icdc_session::listing::compare::{Aspect, Difference, Side};
-use icdc_session::listing::course::Found;
 
 use crate::arguments::{Command, ConnectionArguments, parse_from};
 use crate::choosing::rule_bytes;

@@ -1,7 +1,7 @@
 //! Counts of what is in directories and below them.
 
 use icdc_protocol::message::ListedKind;
-use icdc_session::listing::course::Found;
+use icdc_session::listing::checker::Found;
 use serde_json::{Value, json};
 
 use crate::copy::summary::{counted, size};

@@ -3,8 +3,8 @@
 use anyhow::{bail, ensure};
 use icdc_client::{Location, Look, LookError, Looking};
 use icdc_protocol::message::{ListDetail, ListDigest, ListReach};
+use icdc_session::listing::checker::Record;
 use icdc_session::listing::compare::{Aspect, Difference, compare};
-use icdc_session::listing::course::Record;
 
 use super::against_list;
 use super::checksums::Checksums;
@@ -43,9 +43,9 @@ pub(crate) fn run(arguments: VerifyArguments, console: &Console) -> u8 {
         Err(error) => return console.give_up(&error, exit::USAGE),
     };
     let mut repair = Repair::default();
-    let compared = observer.look(&place, &look).and_then(|mut a| match &against {
+    let compared = observer.begin_listing(&place, &look).and_then(|mut a| match &against {
         Against::Tree(other, ignored) => {
-            let mut b = observer.look(other, &look)?;
+            let mut b = observer.begin_listing(other, &look)?;
             trees([&mut a, &mut b], ignored, shown, &mut repair)
         }
         Against::List(list) => Ok((against_list::compare(&mut a, &place, list.clone(), shown)?, 0)),

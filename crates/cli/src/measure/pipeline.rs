@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use icdc_client::{CopyOptions, Location, Pipeline, PipelineOptions, measure_pipeline};
+use icdc_client::{CopyOptions, Location, PipelineOptions, PipelineResult, measure_pipeline};
 use icdc_stop::StopSignal;
 use icdc_transfer::{Event, EventSink};
 use icdc_units::Rate;
@@ -58,8 +58,9 @@ pub(super) fn run(
 }
 
 /// Prints the result of the measurement; `hashed` if digests were computed in it.
-fn show(pipeline: &Pipeline, hashed: bool, as_json: bool, console: &Console) {
-    let Pipeline { bytes, time, retransmitted_segments, congestion, limited_by, max_rate, interrupted } = pipeline;
+fn show(pipeline: &PipelineResult, hashed: bool, as_json: bool, console: &Console) {
+    let PipelineResult { bytes, time, retransmitted_segments, congestion, limited_by, max_rate, interrupted } =
+        pipeline;
     let max_rate_bps = max_rate.map_or(0, Rate::as_bits_per_second);
     let goodput = if time.is_zero() { Rate::ZERO } else { *bytes / *time };
     if as_json {

@@ -9,7 +9,7 @@ mod plan;
 mod status;
 
 use anyhow::Context;
-use icdc_relay::tproxy::Steering;
+use icdc_relay::tproxy::RedirectRules;
 use icdc_relay::{Relay, RelayError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -95,20 +95,20 @@ fn serve(arguments: &RunArguments, config: icdc_relay::Config, console: &Console
 fn rules(command: RulesCommand, console: &Console) -> anyhow::Result<()> {
     match command {
         RulesCommand::Print(arguments) => {
-            console.result(steering(arguments).script().trim_end());
+            console.result(redirect_rules(arguments).script().trim_end());
             console.flush();
         }
-        RulesCommand::Apply(arguments) => steering(arguments).apply()?,
+        RulesCommand::Apply(arguments) => redirect_rules(arguments).apply()?,
         RulesCommand::Remove(mark) => {
             let MarkArguments { mark, table } = mark;
-            Steering { listener: 0, ports: vec![], from: vec![], interface: None, mark, table }.remove()?;
+            RedirectRules { listener: 0, ports: vec![], from: vec![], interface: None, mark, table }.remove()?;
         }
     }
     Ok(())
 }
 
 /// The redirection that the arguments ask for.
-fn steering(arguments: SteeringArguments) -> Steering {
+fn redirect_rules(arguments: SteeringArguments) -> RedirectRules {
     let SteeringArguments { listener, port, from, interface, mark: MarkArguments { mark, table } } = arguments;
-    Steering { listener, ports: port, from, interface, mark, table }
+    RedirectRules { listener, ports: port, from, interface, mark, table }
 }

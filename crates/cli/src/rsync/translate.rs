@@ -30,24 +30,24 @@ pub(super) struct Translation {
 /// # Errors
 /// A sentence: which option or place cannot be translated, and what does it here.
 pub(super) fn translate(words: &[OsString], surroundings: &Surroundings) -> Result<Translation, String> {
-    let mut reading = Reading { shell: surroundings.shell.clone(), ..Reading::default() };
+    let mut options = ParsedOptions { shell: surroundings.shell.clone(), ..ParsedOptions::default() };
     let mut places = Vec::new();
     for word in read(words)? {
         match word {
             Word::Place(place) => places.push(place),
-            Word::Given { name, option } => reading.given(&name, option)?,
-            Word::WithValue { name, option, value } => reading.with_value(&name, option, value)?,
-            Word::Negated(option) => reading.negated(option),
+            Word::Given { name, option } => options.given(&name, option)?,
+            Word::WithValue { name, option, value } => options.with_value(&name, option, value)?,
+            Word::Negated(option) => options.negated(option),
         }
     }
     let places = Places::new(places, surroundings)?;
-    reading.check(&places, surroundings)?;
-    reading.translation(places)
+    options.check(&places, surroundings)?;
+    options.translation(places)
 }
 
 /// State of translating a command line: what the options so far mean for icdc.
 #[derive(Default)]
-struct Reading {
+struct ParsedOptions {
     switches: BTreeSet<Switch>,
     /// Options of icdc without a value.
     passed: Vec<&'static str>,
@@ -65,7 +65,7 @@ struct Reading {
     differences: Vec<String>,
 }
 
-impl Reading {
+impl ParsedOptions {
     /// Takes an option of rsync without a value.
     fn given(&mut self, name: &str, option: &RsyncOption) -> Result<(), String> {
         self.note(name, option);

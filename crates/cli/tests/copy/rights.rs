@@ -162,7 +162,7 @@ fn attributes_that_do_not_fit_are_not_told_as_a_full_disk() {
 
 /// Has `lsattr` show this of a file or directory; false, with the reason on standard error, where that
 /// cannot be had.
-fn mark(change: &str, path: &Path) -> bool {
+pub(crate) fn mark(change: &str, path: &Path) -> bool {
     let marked = Command::new("chattr").arg(change).arg(path).output();
     let is_marked = marked.as_ref().is_ok_and(|output| output.status.success());
     if !is_marked {

@@ -5,9 +5,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::delete::{files, listing, pipe};
-use crate::support::compare::{inode, state};
+use crate::rights::mark;
+use crate::support::compare::{inode, leftovers, state};
 use crate::support::daemon::Daemon;
 use crate::support::mounts::Mount;
+use crate::support::process::eventually;
 use crate::support::{Ended, MIB, Route, RoutedSite, Shape, Site, Start, assert_no_leftovers, assert_same, data, skip};
 
 /// Snapshots in a directory, the oldest first: names of the form `YYYY-MM-DDTHH:MM:SSZ`.
@@ -113,6 +115,42 @@ fn directories_files_and_several_sources_go_into_a_snapshot_under_their_names() 
         assert_eq!(snapshots(&routed.path("backup")).len(), 6, "{route:?}");
         assert_no_leftovers(&routed.path("backup"));
     }
+}
+
+/// The journal of an unfinished file in the unfinished snapshot in `place`; `None` if there is none.
+fn block_journal(place: &Path) -> Option<PathBuf> {
+    let inside = place.exists().then(|| unfinished(place)).into_iter().flatten().flat_map(|path| leftovers(&path));
+    inside.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "blocks"))
+}
+
+#[test]
+fn a_snapshot_with_something_unfinished_that_cannot_be_removed_has_no_name_until_it_can() {
+    let site = Site::new();
+    data::tree(&site.path("tree"), 5, &Shape { small: 5, large: vec![24 * MIB], ..Shape::default() });
+    let Some(mount) = Mount::ext4(site.path("backups"), 96 * MIB, &[]) else { return };
+    let backup = mount.path().join("daily");
+    let snapshot = |rate| {
+        let mut copy = site.copy(&["--ssh", &site.ssh(), "--skip-equal", "--snapshot", "--rate", rate]);
+        copy.arg(format!("{}/", site.path("tree").display())).arg(site.by_ssh("backups/daily")).start()
+    };
+    let running = snapshot("100mbit");
+    assert!(eventually(|| block_journal(&backup).is_some()), "{:?}", running.events());
+    // It can be written to as it is open, and not be removed.
+    if !mark("+a", &block_journal(&backup).unwrap()) {
+        return;
+    }
+    let ended = running.finish().expect_code(1);
+    let left = block_journal(&backup).unwrap();
+    assert!(ended.stderr.contains(left.file_name().unwrap().to_str().unwrap()), "{ended}");
+    assert!(ended.stderr.contains("no snapshot was made, and the same command goes on"), "{ended}");
+    assert!(snapshots(&backup).is_empty() && !backup.join("latest").exists(), "{ended}");
+    let ended = snapshot("auto").finish().expect_code(1);
+    assert!(snapshots(&backup).is_empty(), "it is still there: {ended}");
+    assert!(mark("-a", &left));
+    let ended = snapshot("auto").finish().expect_code(0);
+    assert_eq!(snapshots(&backup).len(), 1, "{ended}");
+    assert_same(&site.path("tree"), &backup.join(latest(&backup)));
+    assert_no_leftovers(&backup);
 }
 
 #[test]

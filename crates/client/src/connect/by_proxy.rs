@@ -8,7 +8,7 @@ use icdc_protocol::relay::peer::{ANSWER, Header, Verdict};
 use icdc_protocol::relay::socks5_client::{Client, ClientError, Progress};
 use icdc_protocol::relay::{Destination, Host};
 use icdc_stop::StopSignal;
-use icdc_tcp::{Beginning, Family, clock};
+use icdc_tcp::{Family, SocketSettings, clock};
 use icdc_units::Span;
 
 use super::error::ConnectError;
@@ -21,12 +21,12 @@ use crate::proxy::{Proxy, ProxyKind};
 const ANSWER_TIMEOUT: Span = Span::from_secs(20);
 
 /// Makes a TCP connection to a port of a host through `proxy`; gives up when `stop` is requested.
-/// `family` and `beginning` (socket options) are those of the connection to the proxy.
+/// `family` and `settings` (socket options) are those of the connection to the proxy.
 pub(super) fn reach_by(
     proxy: &Proxy,
     (host, port): (&str, u16),
     family: Family,
-    beginning: &Beginning<'_>,
+    settings: &SocketSettings<'_>,
     stop: &StopSignal,
 ) -> Result<TcpStream, ConnectError> {
     let failed = |reason: String| ConnectError::Proxy { proxy: proxy.to_string(), host: host.to_owned(), port, reason };
@@ -36,7 +36,7 @@ pub(super) fn reach_by(
         Host::Address(address) => address.to_string(),
         Host::Name(name) => name.as_str().to_owned(),
     };
-    let stream = reach((&place, proxy.place.port), family, beginning, stop, failed)?;
+    let stream = reach((&place, proxy.place.port), family, settings, stop, failed)?;
     let deadline = clock::now() + ANSWER_TIMEOUT;
     let asked =
         PatientReader::new(&stream, stop, deadline).map_err(Refusal::Broken).and_then(|answers| match &proxy.kind {

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use icdc_link::{Carrier, Link};
 use icdc_stop::StopSignal;
-use icdc_tcp::{Beginning, Egresses, Family, clock};
+use icdc_tcp::{Egresses, Family, SocketSettings, clock};
 use icdc_transfer::{EventSink, Via as Route};
 use icdc_trust::{DEFAULT_PORT, HostKey, Identity, KnownHosts, PublicKey, ServerPin, client_config};
-use icdc_tuning::buffers::beginning;
+use icdc_tuning::buffers::socket_settings;
 use icdc_units::{Span, Time};
 
 use super::ahead::{Ahead, Need};
@@ -217,12 +217,12 @@ impl Address {
     /// Makes the TCP connection `number` of a session, directly or through the proxy.
     fn stream(&self, number: u8, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
         let (host, port) = (&self.host, self.port);
-        let beginning = Beginning { egress: self.egresses.of(number), ..beginning() };
+        let settings = SocketSettings { egress: self.egresses.of(number), ..socket_settings() };
         if let Some(proxy) = &self.proxy {
-            return reach_by(proxy, (host, port), self.family, &beginning, stop);
+            return reach_by(proxy, (host, port), self.family, &settings, stop);
         }
         let unanswered = |reason| ConnectError::DaemonPort { host: host.clone(), port, reason };
-        reach((host, port), self.family, &beginning, stop, unanswered)
+        reach((host, port), self.family, &settings, stop, unanswered)
     }
 
     /// Address of the daemon as `known_hosts` writes it.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use icdc_link::{Carrier, Link, LinkError, secure_client};
 use icdc_stop::StopSignal;
-use icdc_tcp::{Beginning, Family, Patience};
+use icdc_tcp::{Family, Patience, SocketSettings};
 use icdc_transfer::Event;
 use icdc_trust::{Identity, PublicKey, ServerPin, client_config};
 use icdc_units::Span;
@@ -24,7 +24,7 @@ const HANDSHAKE_TIMEOUT: Span = Span::from_secs(15);
 pub fn reach(
     (host, port): (&str, u16),
     family: Family,
-    beginning: &Beginning<'_>,
+    settings: &SocketSettings<'_>,
     stop: &StopSignal,
     unanswered: impl FnOnce(String) -> ConnectError,
 ) -> Result<TcpStream, ConnectError> {
@@ -33,7 +33,7 @@ pub fn reach(
         Err(error) => return Err(unanswered(error.to_string())),
     };
     let patience = Patience { timeout: CONNECT_TIMEOUT, cancel: Some(cancel.as_fd()) };
-    icdc_tcp::connect_with(host, port, family, patience, beginning)
+    icdc_tcp::connect_with(host, port, family, patience, settings)
         .map_err(|error| ConnectError::no_answer(error, unanswered))
 }
 

@@ -493,7 +493,7 @@ impl StderrLines {
     }
 
     /// Locks the state.
-    fn words(&self) -> MutexGuard<'_, StderrState> {
+    fn state(&self) -> MutexGuard<'_, StderrState> {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -502,7 +502,7 @@ impl StderrLines {
         let mut buffer = [0; 1024];
         let mut line = Vec::new();
         loop {
-            let waiting = !line.is_empty() || !self.words().kept.is_empty();
+            let waiting = !line.is_empty() || !self.state().kept.is_empty();
             let timeout = waiting.then_some(&STDERR_DELAY);
             if matches!(poll(&mut [PollFd::new(&from, PollFlags::IN)], timeout), Ok(0)) {
                 self.add(&mut line);
@@ -519,7 +519,7 @@ impl StderrLines {
         }
         self.add(&mut line);
         self.tell_left_out();
-        self.words().complete = true;
+        self.state().complete = true;
         self.shared.1.notify_all();
     }
 
@@ -527,18 +527,18 @@ impl StderrLines {
     fn add(&self, line: &mut Vec<u8>) {
         let text = String::from_utf8_lossy(line).trim().to_owned();
         line.clear();
-        if !text.is_empty() && !self.words().forgotten {
-            self.words().kept.push_back(text);
+        if !text.is_empty() && !self.state().forgotten {
+            self.state().kept.push_back(text);
             self.tell(KEPT_LINES);
         }
     }
 
     /// Shows how many lines beyond [`MOST_LINES`] were left out.
     fn tell_left_out(&self) {
-        let mut words = self.words();
-        let left_out = std::mem::take(&mut words.left_out);
-        if left_out > 0 && !words.forgotten {
-            drop(words);
+        let mut state = self.state();
+        let left_out = std::mem::take(&mut state.left_out);
+        if left_out > 0 && !state.forgotten {
+            drop(state);
             (self.on_stderr)(&format!("({left_out} more lines of standard error are not shown)"));
         }
     }
@@ -547,16 +547,16 @@ impl StderrLines {
     fn tell(&self, keep: usize) {
         loop {
             let line = {
-                let mut words = self.words();
-                let keep = if words.passing { 0 } else { keep };
-                if words.kept.len() <= keep {
+                let mut state = self.state();
+                let keep = if state.passing { 0 } else { keep };
+                if state.kept.len() <= keep {
                     return;
                 }
-                let line = words.kept.pop_front();
-                words.shown += 1;
-                match words.shown > MOST_LINES {
+                let line = state.kept.pop_front();
+                state.shown += 1;
+                match state.shown > MOST_LINES {
                     true => {
-                        words.left_out += 1;
+                        state.left_out += 1;
                         None
                     }
                     false => line,
@@ -570,25 +570,25 @@ impl StderrLines {
 
     /// Discards all lines from now on.
     fn forget(&self) {
-        let mut words = self.words();
-        (words.forgotten, words.kept) = (true, VecDeque::new());
+        let mut state = self.state();
+        (state.forgotten, state.kept) = (true, VecDeque::new());
     }
 
     /// Shows lines without delay from now on.
     fn pass_on(&self) {
-        self.words().passing = true;
+        self.state().passing = true;
         self.tell(0);
     }
 
     /// Takes the lines that were not shown, as one line, after a short wait for the end of
     /// standard error, which a connection that ssh shares keeps open.
     fn take(&self, patience: Duration) -> String {
-        let (mut words, _) = self
+        let (mut state, _) = self
             .shared
             .1
-            .wait_timeout_while(self.words(), patience, |words| !words.complete)
+            .wait_timeout_while(self.state(), patience, |state| !state.complete)
             .unwrap_or_else(PoisonError::into_inner);
-        let last: Vec<String> = words.kept.drain(..).collect();
+        let last: Vec<String> = state.kept.drain(..).collect();
         last.join(" | ")
     }
 }

@@ -22,10 +22,10 @@ use icdc_limits::thread::start;
 use icdc_link::{Carrier, Link};
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_stop::StopSignal;
-use icdc_tcp::{Beginning, Egresses, Family, clock};
+use icdc_tcp::{Egresses, Family, SocketSettings, clock};
 use icdc_transfer::{Event, EventSink, Via as Route};
 use icdc_trust::{Identity, PublicKey};
-use icdc_tuning::buffers::beginning;
+use icdc_tuning::buffers::socket_settings;
 use icdc_units::{Ratio, Span};
 
 use super::ahead::{Ahead, Need};
@@ -381,17 +381,17 @@ impl Routes {
     fn reach(&self, number: u8, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
         let unanswered = |reason| ConnectError::DataPort { host: self.host.clone(), port: self.port, reason };
         let place = (self.host.as_str(), self.port);
-        reach(place, self.family, &self.beginning(number), stop, unanswered)
+        reach(place, self.family, &self.socket_settings(number), stop, unanswered)
     }
 
     /// Makes TCP connection `number` to the far end's port through `proxy`.
     fn reach_by(&self, proxy: &Proxy, number: u8, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
-        reach_by(proxy, (&self.host, self.port), self.family, &self.beginning(number), stop)
+        reach_by(proxy, (&self.host, self.port), self.family, &self.socket_settings(number), stop)
     }
 
     /// TCP options of connection `number`, with its egress.
-    fn beginning(&self, number: u8) -> Beginning<'_> {
-        Beginning { egress: self.egresses.of(number), ..beginning() }
+    fn socket_settings(&self, number: u8) -> SocketSettings<'_> {
+        SocketSettings { egress: self.egresses.of(number), ..socket_settings() }
     }
 
     /// Makes a link to the far end's port through `proxy`, without further connections.

@@ -19,7 +19,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use icdc_link::{Carrier, Forwarded, Together};
+use icdc_link::{Carrier, Forwarded, SharedPacer};
 use icdc_protocol::Message;
 use icdc_protocol::frame::{self, PREFIX_LENGTH, Prefix};
 use icdc_protocol::limits::{MAX_STREAMS, MAX_TEXT};
@@ -72,7 +72,7 @@ impl Forwarder {
     /// Forwarder to the far end that listens on `port` of the host of `far`; nothing is begun yet.
     pub(super) fn new(far: FarProgram, port: u16, family: Family, planned: PlannedLogins, events: &EventSink) -> Self {
         let opener =
-            Opener { far, port, family, logins: Arc::default(), together: Arc::default(), events: Arc::clone(events) };
+            Opener { far, port, family, logins: Arc::default(), pacer: Arc::default(), events: Arc::clone(events) };
         Self { opener, pool: Arc::default(), planned }
     }
 
@@ -157,7 +157,7 @@ struct Opener {
     port: u16,
     family: Family,
     logins: Arc<Logins>,
-    together: Arc<Together>,
+    pacer: Arc<SharedPacer>,
     events: EventSink,
 }
 
@@ -242,7 +242,7 @@ impl Opener {
         if !shell.is_openssh() {
             return Ok(forwarded.into());
         }
-        Ok(forwarded.with_window(channel(logins.unwrap_or(1)).bytes, &self.together).into())
+        Ok(forwarded.with_window(channel(logins.unwrap_or(1)).bytes, &self.pacer).into())
     }
 }
 

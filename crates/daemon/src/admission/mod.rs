@@ -33,7 +33,7 @@ use icdc_units::Time;
 use self::authorized_keys_file::{AuthorizedKeysFile, unserved};
 use self::neighbours::Neighbours;
 use self::refusal_log_limit::RefusedLines;
-use self::revocation::{Connections, Place};
+use self::revocation::{Connections, SessionHandle};
 use self::temporary::{Temporary, TemporaryKey};
 use self::usage_file::UsageFile;
 use crate::capabilities;
@@ -149,7 +149,7 @@ impl Admission {
         let mut granted = self.granted(&owner, grant, temporary.as_ref().map(|temporary| (key, temporary)))?;
         let stop = StopSignal::new();
         let number = self.connections.enter(owner, grant.clone(), control.clone(), stop.clone());
-        granted.place = Some(Place::new(&self.connections, &self.usage, number));
+        granted.handle = Some(SessionHandle::new(&self.connections, &self.usage, number));
         let temporary = temporary.is_some();
         if temporary {
             self.temporary.began(key, clock::now());
@@ -304,7 +304,7 @@ impl Admission {
             scope: Scope::StandingKey,
             owners: grant.owners,
             unlimited: limits.max_rate.is_none() && limits.bytes_per_day.is_none() && limits.quota.is_none(),
-            place: None,
+            handle: None,
             acting: acting(grant.user.as_deref())?,
             label,
         })
@@ -565,7 +565,7 @@ mod tests {
         let (link, _far) = icdc_link::memory_pair();
         let enter = |number| admission.enter(&key(number), &link.control).unwrap();
         let take = |admitted: &Admitted<'_>, transfer: u8| {
-            admitted.granted.place.as_ref().map_or(Ok(()), |place| place.take([transfer; 16]))
+            admitted.granted.handle.as_ref().map_or(Ok(()), |handle| handle.take([transfer; 16]))
         };
         let [first, second, third, further] = [(); 4].map(|()| enter(1));
         take(&first, 1).unwrap();
@@ -623,28 +623,28 @@ mod tests {
         };
         let (link, _far) = icdc_link::memory_pair();
         let [first, second, free] = [1, 1, 2].map(|number| admission.enter(&key(number), &link.control).unwrap());
-        let place = |admitted: &Admitted<'_>| admitted.granted.place.clone().unwrap();
-        let (first_place, second_place) = (place(&first), place(&second));
+        let handle = |admitted: &Admitted<'_>| admitted.granted.handle.clone().unwrap();
+        let (first_handle, second_handle) = (handle(&first), handle(&second));
         let (mb, mut taken) = (|number: u64| ByteCount::new(number * 1_000_000), 0);
-        for place in [&first_place, &second_place].repeat(20) {
-            taken += place.reserve(mb(4)).map_or(0, ByteCount::as_u64);
+        for handle in [&first_handle, &second_handle].repeat(20) {
+            taken += handle.reserve(mb(4)).map_or(0, ByteCount::as_u64);
         }
         assert!((16_000_000..=20_000_000).contains(&taken), "{taken}");
-        let refused = first_place.reserve(mb(4)).unwrap_err();
+        let refused = first_handle.reserve(mb(4)).unwrap_err();
         assert!(refused.contains("quota=20MB"), "{refused}");
-        assert_eq!(place(&free).reserve(mb(4)), Ok(ByteCount::MAX));
+        assert_eq!(handle(&free).reserve(mb(4)), Ok(ByteCount::MAX));
         // What was reserved and not moved is there for others when its session has ended.
         first.leave(Ended::Finished);
-        assert!(second_place.reserve(mb(4)).is_ok());
+        assert!(second_handle.reserve(mb(4)).is_ok());
         // What has arrived, and waits to be stored, is not counted twice.
         let alone = Admission {
             usage: Arc::new(UsageFile::in_memory()),
             ..Admission::open(&path, None, AllowedCongestion::Any).unwrap()
         };
         let only = alone.enter(&key(1), &link.control).unwrap();
-        let place = place(&only);
-        place.has_moved(mb(19));
-        (0..4).for_each(|_| assert!(place.reserve(mb(4)).is_ok()));
+        let handle = handle(&only);
+        handle.note_moved(mb(19));
+        (0..4).for_each(|_| assert!(handle.reserve(mb(4)).is_ok()));
     }
 
     #[test]
@@ -657,21 +657,21 @@ mod tests {
         let (link, _far) = icdc_link::memory_pair();
         let entered = [1, 1, 2].map(|transfer| {
             let admitted = admission.enter(&key(1), &link.control).unwrap();
-            let place = admitted.granted.place.clone().unwrap();
-            place.take([transfer; 16]).unwrap();
-            (admitted, place)
+            let handle = admitted.granted.handle.clone().unwrap();
+            handle.take([transfer; 16]).unwrap();
+            (admitted, handle)
         });
-        let [(first, place), (further, _), (other, other_place)] = &entered;
+        let [(first, handle), (further, _), (other, other_handle)] = &entered;
         let mb = |number: u64| ByteCount::new(number * 1_000_000);
-        place.reserve(mb(16)).unwrap();
+        handle.reserve(mb(16)).unwrap();
         // The socket of the other one has taken in what it has not asked for yet.
-        place.has_moved(mb(16));
-        other_place.has_moved(mb(5));
+        handle.note_moved(mb(16));
+        other_handle.note_moved(mb(5));
         admission.update(clock::now());
         let asked = [first, further, other].map(|admitted| admitted.stop.is_requested());
         assert_eq!(asked, [false, false, true]);
         // Nor may it move whatever it likes besides.
-        place.has_moved(mb(19));
+        handle.note_moved(mb(19));
         admission.update(clock::now());
         assert!(first.stop.is_requested() && further.stop.is_requested());
     }

@@ -257,21 +257,21 @@ impl Connection {
 /// Handle of an admitted connection's entry, by which its session joins a transfer, reserves
 /// payload and reports its bytes. They count against the limits of the key.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct SessionHandle {
     connections: Arc<Connections>,
     /// Usage file of the daemon: it is written for the last time when the daemon gives it up.
     usage: Weak<UsageFile>,
     number: u64,
 }
 
-impl Place {
+impl SessionHandle {
     pub(super) fn new(connections: &Arc<Connections>, usage: &Arc<UsageFile>, number: u64) -> Self {
         Self { connections: Arc::clone(connections), usage: Arc::downgrade(usage), number }
     }
 
     /// Sets the bytes that the session has moved in all, over all connections: what is new is later
     /// counted in the key's usage, whose daily limit and quota end the session.
-    pub(crate) fn has_moved(&self, bytes: ByteCount) {
+    pub(crate) fn note_moved(&self, bytes: ByteCount) {
         if let Some(connection) = self.connections.state().open.get_mut(&self.number) {
             connection.moved = bytes;
         }
@@ -294,8 +294,8 @@ impl Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for SessionHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Place").field(&self.number).finish()
+        f.debug_tuple("SessionHandle").field(&self.number).finish()
     }
 }

@@ -102,14 +102,14 @@ impl Temporary {
             Ended::Joined | Ended::TurnedAway(_) => {}
             Ended::Finished | Ended::Interrupted | Ended::Refused(_) if !entry.is_in_use() => {
                 keys.remove(key);
-                self.is_spent(*key);
+                self.mark_spent(*key);
             }
             _ => entry.expires = now + CUT,
         }
     }
 
     /// Remembers a key whose job is done, so that neighbouring daemons remove it too.
-    fn is_spent(&self, key: PublicKey) {
+    fn mark_spent(&self, key: PublicKey) {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.truncate(MOST_SPENT - 1);
         spent.push_front(key);
@@ -156,7 +156,7 @@ impl Temporary {
         for key in running.spent.iter().map(|key| PublicKey::from_bytes(*key)) {
             if keys.get(&key).is_some_and(|entry| !entry.is_in_use()) {
                 keys.remove(&key);
-                self.is_spent(key);
+                self.mark_spent(key);
             }
         }
     }

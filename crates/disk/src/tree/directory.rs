@@ -211,7 +211,7 @@ impl Directory {
     ///
     /// # Errors
     /// [`TreeError::Missing`], [`TreeError::Denied`].
-    pub fn place(&self, name: &Name) -> Result<OwnedFd> {
+    pub fn open_reference(&self, name: &Name) -> Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(self, name.as_c_str(), flags, Mode::empty())
             .map_err(|errno| self.failed("openat", name, errno))

@@ -30,7 +30,7 @@ impl Holder {
     ///
     /// # Errors
     /// The holder cannot be determined: the file cannot be opened or locked.
-    pub fn of(directory: &Directory, name: &Name) -> Result<Self> {
+    pub fn lock(directory: &Directory, name: &Name) -> Result<Self> {
         match directory.open_file(name) {
             Ok((file, stat)) => match try_lock(&file) {
                 Ok(true) => Ok(Self::Own { locked: Some((file, stat)) }),
@@ -65,7 +65,7 @@ impl RunState {
     /// it is this user's, or for root, whose searches are for all users.
     fn of_journal(directory: &Directory, name: &[u8]) -> Option<Self> {
         StagingName::parse(name).filter(|staging| staging.kind == StagingKind::Run)?;
-        match Holder::of(directory, &Name::new(name).ok()?).ok()? {
+        match Holder::lock(directory, &Name::new(name).ok()?).ok()? {
             Holder::Another => Some(Self::Held),
             Holder::Own { locked: Some((_, stat)) } => {
                 (stat.uid == file_user() || file_user() == 0).then_some(Self::Ended)

@@ -94,7 +94,7 @@ impl Directory {
     /// # Errors
     /// As [`set_metadata`](Self::set_metadata); [`TreeError::NotOurs`] for another item.
     pub fn set_special_metadata(&self, name: &Name, found: &Stat, wanted: &Metadata<'_>) -> Result<()> {
-        let place = self.place(name)?;
+        let place = self.open_reference(name)?;
         let stat = Stat::from(rustix::fs::fstat(&place).map_err(|errno| self.failed("fstat", name, errno))?);
         let is_same = (stat.dev, stat.ino) == (found.dev, found.ino);
         if !is_same || stat.special() != found.special() || stat.special().is_none() || stat.nlink != 1 {

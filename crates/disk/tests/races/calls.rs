@@ -158,7 +158,7 @@ fn incarnation(caller: &mut Caller<'_>) -> Result<()> {
 }
 
 fn place(caller: &mut Caller<'_>) -> Result<()> {
-    let place = caller.directory()?.place(&name("sub"))?;
+    let place = caller.directory()?.open_reference(&name("sub"))?;
     caller.judge(&Stat::of(place).unwrap());
     Ok(())
 }

@@ -94,8 +94,8 @@ pub(super) fn gather(system: &System, target: Option<IpAddr>) -> Vec<Device> {
 /// routes, else those that are up.
 fn names(system: &System, kernel: Option<&Kernel>, target: Option<IpAddr>) -> Vec<String> {
     let way = target.zip(kernel).and_then(|(target, kernel)| {
-        let hop = icdc_netlink::next_hop(target).ok().flatten()?;
-        kernel.links.iter().find(|link| link.index == hop.device)
+        let outgoing = icdc_netlink::device_towards(target).ok().flatten()?;
+        kernel.links.iter().find(|link| link.index == outgoing.device)
     });
     if let Some(link) = way {
         return vec![link.name.clone()];
@@ -131,10 +131,10 @@ impl Device {
     /// Reads the facts of the device `name`; without `kernel` those in `/sys` only.
     fn read(system: &System, kernel: Option<&Kernel>, name: String) -> Self {
         let link = kernel.and_then(|kernel| kernel.links.iter().find(|link| link.name == name));
-        let shown = Shown { system, directory: format!("/sys/class/net/{name}") };
+        let sysfs = SysfsDevice { system, directory: format!("/sys/class/net/{name}") };
         let mut device = match link {
-            Some(link) if !shown.is(link) => Self::default(),
-            _ => shown.device(),
+            Some(link) if !sysfs.is(link) => Self::default(),
+            _ => sysfs.device(),
         };
         if let (Some(link), Some(kernel)) = (link, kernel) {
             device.mtu = Some(ByteCount::new(link.mtu.into()));
@@ -175,12 +175,12 @@ fn offloads(device: &str) -> Option<Offloads> {
 
 /// Directory of a device name in `/sys`: that of the network namespace in which it was mounted,
 /// which may be another device.
-struct Shown<'a> {
+struct SysfsDevice<'a> {
     system: &'a System,
     directory: String,
 }
 
-impl Shown<'_> {
+impl SysfsDevice<'_> {
     /// Text of a file in the device's directory; `None` if it cannot be read.
     fn text(&self, name: &str) -> Option<String> {
         self.system.text(&format!("{}/{name}", self.directory))
@@ -322,9 +322,9 @@ mod tests {
         std::fs::create_dir_all(&directory).unwrap();
         std::fs::write(directory.join("ifindex"), "2\n").unwrap();
         std::fs::write(directory.join("address"), "02:00:00:00:00:0a\n").unwrap();
-        let shown = Shown { system: &system, directory: "/sys/class/net/eth0".to_owned() };
+        let sysfs = SysfsDevice { system: &system, directory: "/sys/class/net/eth0".to_owned() };
         let link = |index, last| Link { index, address: vec![2, 0, 0, 0, 0, last], ..Link::default() };
-        assert!(shown.is(&link(2, 10)));
-        assert!(!shown.is(&link(3, 10)) && !shown.is(&link(2, 11)));
+        assert!(sysfs.is(&link(2, 10)));
+        assert!(!sysfs.is(&link(3, 10)) && !sysfs.is(&link(2, 11)));
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn judge(device: &Device, host: &HostFacts, aim: Aim) -> Vec<Finding>
 
 /// Severity of a finding that matters from a rate on: a warning if the aim's is at least
 /// `threshold`, else a note.
-fn from(threshold: Rate, aim: Aim) -> Severity {
+fn severity_from_rate(threshold: Rate, aim: Aim) -> Severity {
     if aim.rate >= threshold { Severity::Warning } else { Severity::Note }
 }
 
@@ -108,7 +108,10 @@ fn offloads(device: &Device, aim: Aim) -> Option<Finding> {
     }
     let found = format!("{name} has {} switched off", off.join(", "));
     let words: Vec<String> = off.iter().map(|name| format!("{name} on")).collect();
-    Some(Finding::host(ID, from(SLOW, aim), found, WHY).with_fix(format!("ethtool -K {name} {}", words.join(" "))))
+    Some(
+        Finding::host(ID, severity_from_rate(SLOW, aim), found, WHY)
+            .with_fix(format!("ethtool -K {name} {}", words.join(" "))),
+    )
 }
 
 /// Finding on flow control of the device's link by PAUSE frames; `None` if unknown.
@@ -139,7 +142,10 @@ fn rings(device: &Device, aim: Aim) -> Option<Finding> {
     let told: Vec<String> = small.iter().map(|(ring, size, most)| format!("{ring} {size} of {most}")).collect();
     let words: Vec<String> = small.iter().map(|(ring, _, most)| format!("{ring} {most}")).collect();
     let found = format!("the rings of {name} could be larger: {}", told.join(", "));
-    Some(Finding::host(ID, from(FAST, aim), found, WHY).with_fix(format!("ethtool -G {name} {}", words.join(" "))))
+    Some(
+        Finding::host(ID, severity_from_rate(FAST, aim), found, WHY)
+            .with_fix(format!("ethtool -G {name} {}", words.join(" "))),
+    )
 }
 
 /// Finding on the spread of the device's receive work over processors; `None` with one processor,
@@ -159,14 +165,17 @@ fn interrupts(device: &Device, host: &HostFacts, aim: Aim) -> Option<Finding> {
     match (all_on, device.receive_queues) {
         (Some(only), Some(2..)) => {
             let found = format!("all {} interrupts of {name} go to processor {only}", device.interrupts.len());
-            Some(Finding::host(ID, from(SLOW, aim), found, WHY).with_fix("systemctl enable --now irqbalance"))
+            Some(
+                Finding::host(ID, severity_from_rate(SLOW, aim), found, WHY)
+                    .with_fix("systemctl enable --now irqbalance"),
+            )
         }
         (_, Some(1)) if !device.is_spread => {
             let found = format!("{name} has one queue for what arrives, and {} processors are there", processors.len());
             // The first one has the interrupt, most of the time.
             let mask = mask(&processors[1..]);
             let fix = format!("sh -c 'echo {mask} >/sys/class/net/{name}/queues/rx-0/rps_cpus'");
-            Some(Finding::host(ID, from(FAST, aim), found, WHY).with_fix(fix))
+            Some(Finding::host(ID, severity_from_rate(FAST, aim), found, WHY).with_fix(fix))
         }
         (_, Some(queues)) => {
             let found = match device.is_spread {

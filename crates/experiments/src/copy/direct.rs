@@ -15,7 +15,7 @@ use icdc_packet::clock;
 use icdc_units::{ByteCount, Span};
 use rustix::fs::syncfs;
 
-use crate::copy::peers::{Load, Peer, Place, SshdDirectory};
+use crate::copy::peers::{CommandPaths, Load, Peer, SshdDirectory};
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::hosts::commands::{FAR, NEAR};
@@ -82,7 +82,7 @@ pub(crate) struct Direct<'a> {
     scratch: &'a Scratch,
     /// Destination directory on host b.
     destination: PathBuf,
-    place: Place,
+    paths: CommandPaths,
     /// A program that is called as ssh, and runs its arguments on host b.
     shell: PathBuf,
     sshd: Option<Server>,
@@ -103,7 +103,7 @@ impl<'a> Direct<'a> {
             })?;
         }
         let destination = scratch.path(DESTINATION);
-        let place = Place::new(scratch, &destination)?;
+        let paths = CommandPaths::new(scratch, &destination)?;
         let far_path = far.path();
         let body = format!(
             "while :; do case $1 in -l) shift 2 ;; -*) shift ;; *) break ;; esac; done\nshift\n\
@@ -112,7 +112,7 @@ impl<'a> Direct<'a> {
         );
         let shell = scratch.script("remote-shell", &body)?;
         let directory = SshdDirectory::new();
-        let sshd = match place.sshd() {
+        let sshd = match paths.sshd() {
             Some((arguments, _)) => Some(far.inside(|| {
                 let (program, arguments) = arguments.split_first().expect("sshd has a name");
                 let mut server = Server::start(Command::new(program).args(arguments), &scratch.path("sshd-log"))?;
@@ -121,7 +121,7 @@ impl<'a> Direct<'a> {
             })?),
             None => None,
         };
-        Ok(Self { near, far, scratch, destination, place, shell, sshd, _sshd_directory: directory })
+        Ok(Self { near, far, scratch, destination, paths, shell, sshd, _sshd_directory: directory })
     }
 
     /// Copies `source` from host a to the emptied directory on host b, from a cold cache.
@@ -165,16 +165,16 @@ impl<'a> Direct<'a> {
             Copier::Icdc => {
                 let mut command = Command::new(bench.program);
                 command.arg("copy").arg("--ssh").arg(&self.shell).arg("--remote-icdc").arg(bench.program);
-                command.arg(source).arg(self.place.far()).env("XDG_STATE_HOME", self.scratch.empty("state")?);
+                command.arg(source).arg(self.paths.far()).env("XDG_STATE_HOME", self.scratch.empty("state")?);
                 command
             }
             Copier::Rsync => {
                 let mut command = Command::new("rsync");
-                command.args(["-a", "-e"]).arg(&self.shell).arg(source).arg(self.place.far());
+                command.args(["-a", "-e"]).arg(&self.shell).arg(source).arg(self.paths.far());
                 command
             }
             Copier::Peer(peer) => {
-                let arguments = peer.copy(&self.place, load, source);
+                let arguments = peer.copy(&self.paths, load, source);
                 let mut command = Command::new(&arguments[0]);
                 command.args(&arguments[1..]);
                 command

@@ -35,7 +35,7 @@ pub(crate) enum Load {
 }
 
 /// The command line of a far end, and the port on which it listens.
-type FarEndCommand = (fn(&Place) -> Vec<String>, u16);
+type FarEndCommand = (fn(&CommandPaths) -> Vec<String>, u16);
 
 /// Another program that copies, with its command line and that of its far end.
 pub(crate) struct Peer {
@@ -46,12 +46,12 @@ pub(crate) struct Peer {
     pub(crate) is_slow: bool,
     /// Command that starts its own far end; `None` if that is the ssh server.
     own_server: Option<FarEndCommand>,
-    copy: fn(&Place, Load, &str) -> Vec<String>,
+    copy: fn(&CommandPaths, Load, &str) -> Vec<String>,
 }
 
 /// Paths that the command lines of copying programs need: destination, ssh and its server, and
 /// their configurations.
-pub(crate) struct Place {
+pub(crate) struct CommandPaths {
     /// Destination directory on host b.
     pub(crate) destination: String,
     /// A program that is called as ssh.
@@ -82,21 +82,21 @@ static PEERS: [Peer; 9] = [
         programs: &["scp", "sshd"],
         is_slow: true,
         own_server: None,
-        copy: |place, _, source| arguments(&["scp", "-q", "-r", "-p", "-F", &place.ssh_config, source, &place.far()]),
+        copy: |paths, _, source| arguments(&["scp", "-q", "-r", "-p", "-F", &paths.ssh_config, source, &paths.far()]),
     },
     Peer {
         name: "rsync by ssh",
         programs: &["rsync", "sshd"],
         is_slow: true,
         own_server: None,
-        copy: |place, _, source| arguments(&["rsync", "-a", "-e", &place.ssh, source, &place.far()]),
+        copy: |paths, _, source| arguments(&["rsync", "-a", "-e", &paths.ssh, source, &paths.far()]),
     },
     Peer {
         name: "rsync by its daemon",
         programs: &["rsync"],
         is_slow: false,
         own_server: Some((
-            |place| arguments(&["rsync", "--daemon", "--no-detach", "--config", &place.rsync_config]),
+            |paths| arguments(&["rsync", "--daemon", "--no-detach", "--config", &paths.rsync_config]),
             RSYNC_PORT,
         )),
         copy: |_, _, source| arguments(&["rsync", "-a", source, &format!("rsync://{FAR}:{RSYNC_PORT}/in/")]),
@@ -106,9 +106,9 @@ static PEERS: [Peer; 9] = [
         programs: &["bbcp", "sshd"],
         is_slow: false,
         own_server: None,
-        copy: |place, load, source| {
-            let far_end = format!("{} %I -l %U %H bbcp", place.ssh);
-            let all = ["bbcp", "-r", "-f", "-s", "16", "-w", "8m", "-S", &far_end, source, &place.far()];
+        copy: |paths, load, source| {
+            let far_end = format!("{} %I -l %U %H bbcp", paths.ssh);
+            let all = ["bbcp", "-r", "-f", "-s", "16", "-w", "8m", "-S", &far_end, source, &paths.far()];
             all.iter()
                 .filter(|argument| load == Load::Tree || **argument != "-r")
                 .map(|&argument| argument.to_owned())
@@ -120,12 +120,12 @@ static PEERS: [Peer; 9] = [
         programs: &["qcp", "sshd"],
         is_slow: false,
         own_server: None,
-        copy: |place, load, source| {
+        copy: |paths, load, source| {
             let all = [
                 "qcp",
                 "-r",
                 "--ssh",
-                &place.ssh,
+                &paths.ssh,
                 "--tx",
                 "125M",
                 "--rx",
@@ -133,7 +133,7 @@ static PEERS: [Peer; 9] = [
                 "--rtt",
                 "300",
                 source,
-                &place.far(),
+                &paths.far(),
             ];
             all.iter()
                 .filter(|argument| load == Load::Tree || **argument != "-r")
@@ -146,7 +146,7 @@ static PEERS: [Peer; 9] = [
         programs: &["escp", "sshd"],
         is_slow: false,
         own_server: None,
-        copy: |place, _, source| arguments(&["escp", "-q", "-r", "-S", &place.ssh, source, &place.far()]),
+        copy: |paths, _, source| arguments(&["escp", "-q", "-r", "-S", &paths.ssh, source, &paths.far()]),
     },
     Peer {
         name: "GridFTP",
@@ -158,9 +158,9 @@ static PEERS: [Peer; 9] = [
             },
             GRIDFTP_PORT,
         )),
-        copy: |place, load, source| {
+        copy: |paths, load, source| {
             let (source, far) =
-                (format!("file://{source}"), format!("ftp://{FAR}:{GRIDFTP_PORT}{}/", place.destination));
+                (format!("file://{source}"), format!("ftp://{FAR}:{GRIDFTP_PORT}{}/", paths.destination));
             match load {
                 Load::File => arguments(&["globus-url-copy", "-fast", "-p", "16", "-tcp-bs", "8M", &source, &far]),
                 Load::Tree => {
@@ -175,11 +175,11 @@ static PEERS: [Peer; 9] = [
         programs: &["xrdcp", "xrootd"],
         is_slow: false,
         own_server: Some((
-            |place| arguments(&["xrootd", "-R", "nobody", "-p", &XROOTD_PORT.to_string(), &place.destination]),
+            |paths| arguments(&["xrootd", "-R", "nobody", "-p", &XROOTD_PORT.to_string(), &paths.destination]),
             XROOTD_PORT,
         )),
-        copy: |place, _, source| {
-            let far = format!("root://{FAR}:{XROOTD_PORT}/{}/", place.destination);
+        copy: |paths, _, source| {
+            let far = format!("root://{FAR}:{XROOTD_PORT}/{}/", paths.destination);
             arguments(&["xrdcp", "-s", "-r", "-S", "15", source, &far])
         },
     },
@@ -188,8 +188,8 @@ static PEERS: [Peer; 9] = [
         programs: &["rclone"],
         is_slow: false,
         own_server: Some((
-            |place| {
-                arguments(&["rclone", "serve", "webdav", "--addr", &format!("{FAR}:{WEBDAV_PORT}"), &place.destination])
+            |paths| {
+                arguments(&["rclone", "serve", "webdav", "--addr", &format!("{FAR}:{WEBDAV_PORT}"), &paths.destination])
             },
             WEBDAV_PORT,
         )),
@@ -220,16 +220,16 @@ impl Peer {
     /// The command line, program included, that copies `source` to the destination directory
     /// on host b. It is to be run in host a; `load` tells whether `source` is a file or a
     /// directory.
-    pub(crate) fn copy(&self, place: &Place, load: Load, source: &Path) -> Vec<String> {
-        (self.copy)(place, load, &source.display().to_string())
+    pub(crate) fn copy(&self, paths: &CommandPaths, load: Load, source: &Path) -> Vec<String> {
+        (self.copy)(paths, load, &source.display().to_string())
     }
 
     /// Command line that starts the program's far end on host b, and the port on which that
     /// listens.
-    pub(crate) fn serve(&self, place: &Place) -> Option<(Vec<String>, u16)> {
+    pub(crate) fn serve(&self, paths: &CommandPaths) -> Option<(Vec<String>, u16)> {
         match self.own_server {
-            Some((arguments, port)) => Some((arguments(place), port)),
-            None => place.sshd(),
+            Some((arguments, port)) => Some((arguments(paths), port)),
+            None => paths.sshd(),
         }
     }
 }
@@ -253,7 +253,7 @@ impl Drop for SshdDirectory {
     }
 }
 
-impl Place {
+impl CommandPaths {
     /// Writes keys and configurations. `destination` is the directory on host b.
     pub(crate) fn new(scratch: &Scratch, destination: &Path) -> Result<Self, ExperimentError> {
         let path = |name: &str| scratch.path(name).display().to_string();

@@ -10,7 +10,7 @@ use icdc_lab::{Host, Lab, LabError, Settings, spoilt_but_for_bursts};
 use icdc_packet::clock;
 use icdc_units::{ByteCount, Span};
 
-use crate::copy::peers::{Load, Peer, Place, SshdDirectory};
+use crate::copy::peers::{CommandPaths, Load, Peer, SshdDirectory};
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::hosts::commands::{FAR, on_host};
@@ -90,15 +90,15 @@ pub(crate) struct Turn<'a> {
 
 /// Setting of all runs of a comparison: the lab's settings, the files, the servers' keys and the
 /// destination.
-pub(crate) struct Track<'a> {
+pub(crate) struct RaceSetup<'a> {
     pub(crate) settings: Settings,
     pub(crate) scratch: &'a Scratch,
-    pub(crate) place: Place,
+    pub(crate) paths: CommandPaths,
     /// Destination directory of all programs.
     pub(crate) destination: PathBuf,
 }
 
-impl Track<'_> {
+impl RaceSetup<'_> {
     /// Makes the identities of icdc's two ends, trusted by each other, also for the far end without
     /// privileges.
     pub(crate) fn make_keys(&self, bench: &Bench<'_>) -> Result<(), ExperimentError> {
@@ -175,7 +175,7 @@ impl Track<'_> {
         let mut command = match contender {
             Contender::Peer(peer) => {
                 let mut command = on_host(bench, lab, "a", Rights::All);
-                command.args(peer.copy(&self.place, load, source));
+                command.args(peer.copy(&self.paths, load, source));
                 command
             }
             Contender::Icdc(far_end, rights, known) => self.icdc(bench, lab, (*far_end, *rights, *known), source)?,
@@ -210,7 +210,7 @@ impl Track<'_> {
             FarEnd::Ssh => {
                 let script = self.scratch.path("without-rights");
                 let far = if rights == Rights::All { bench.program } else { script.as_path() };
-                command.args(["--ssh", &self.place.ssh, "--remote-icdc"]).arg(far).arg(source).arg(self.place.far());
+                command.args(["--ssh", &self.paths.ssh, "--remote-icdc"]).arg(far).arg(source).arg(self.paths.far());
             }
             FarEnd::Daemon => {
                 command.arg("--identity").arg(self.scratch.path("client"));
@@ -226,9 +226,9 @@ impl Track<'_> {
     /// listens.
     fn server(&self, bench: &Bench<'_>, lab: &Lab, contender: &Contender) -> Result<Server, ExperimentError> {
         let (arguments, port, rights) = match contender {
-            Contender::Peer(peer) => peer.serve(&self.place).map(|(arguments, port)| (arguments, port, Rights::All)),
+            Contender::Peer(peer) => peer.serve(&self.paths).map(|(arguments, port)| (arguments, port, Rights::All)),
             Contender::Icdc(FarEnd::Ssh, ..) => {
-                self.place.sshd().map(|(arguments, port)| (arguments, port, Rights::All))
+                self.paths.sshd().map(|(arguments, port)| (arguments, port, Rights::All))
             }
             Contender::Icdc(FarEnd::Daemon, rights, _) => {
                 let text = |path: &Path| path.display().to_string();

@@ -17,8 +17,8 @@ use icdc_report::{Report, Table};
 use icdc_units::{ByteCount, Rate, Span};
 
 use crate::copy::copying::DESTINATION;
-use crate::copy::peers::{Load, Peer, Place};
-use crate::copy::race::{Contender, FarEnd, Finish, Track, Turn};
+use crate::copy::peers::{CommandPaths, Load, Peer};
+use crate::copy::race::{Contender, FarEnd, Finish, RaceSetup, Turn};
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::figures::spread::Spread;
@@ -118,13 +118,13 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let slow_file = scratch.file("less-data", extent.slow_file)?;
     let tree = scratch.tree("tree", extent.folders, extent.each, SMALL)?;
     let destination = scratch.path(DESTINATION).join("in");
-    let track = Track {
+    let setup = RaceSetup {
         settings: Settings::symmetric(path(RATE, ROUND_TRIP, QUEUE)),
         scratch: &scratch,
-        place: Place::new(&scratch, &destination)?,
+        paths: CommandPaths::new(&scratch, &destination)?,
         destination,
     };
-    track.make_keys(bench)?;
+    setup.make_keys(bench)?;
     let peers = Peer::installed();
     let mut tables = Vec::new();
     let mut failures = Vec::new();
@@ -142,7 +142,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
         if load == Load::File {
             (bench.say)("getting to know the path");
             let contender = Contender::Icdc(FarEnd::Daemon, Rights::All, true);
-            track.run(bench, &Turn { contender: &contender, load, source: &file, limit })?;
+            setup.run(bench, &Turn { contender: &contender, load, source: &file, limit })?;
         }
         for round in 0..runs as usize {
             let say = |name: &str| (bench.say)(&format!("{name}, {}, round {} of {runs}", noun(load), round + 1));
@@ -154,7 +154,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
                 }
                 say(&entry.contender.name());
                 let turn = Turn { contender: &entry.contender, load, source: &entry.source, limit };
-                entry.finishes.push(track.run(bench, &turn)?);
+                entry.finishes.push(setup.run(bench, &turn)?);
             }
         }
         tables.push(table(load, &entries, contents(source(false)), limit));

@@ -88,7 +88,8 @@ fn once(bench: &Bench<'_>, rates: &[Rate], length: Span) -> Result<Paced, Experi
     let list = spacing::list(&lab)?;
     let late = Span::from_nanos((summary.late_seconds * 1e9) as u64);
     let held_up = (late > BEARABLE).then(|| format!("the pacer was kept from running for {late} beyond its lead"));
-    let ran_dry = (unsupplied > supply::bears(rates)).then(|| format!("nothing was supplied for {unsupplied}"));
+    let ran_dry =
+        (unsupplied > supply::shortest_reserve(rates)).then(|| format!("nothing was supplied for {unsupplied}"));
     let spacing = |number| Spacing::of(&list, supply::address(number).into(), from, until);
     Ok(Paced {
         classes: (0..rates.len()).map(spacing).collect(),

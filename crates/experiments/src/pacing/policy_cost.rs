@@ -25,7 +25,7 @@ use crate::harness::figures::spread::Spread;
 use crate::harness::processes::processor_time;
 use crate::harness::scenario::Scenario;
 use crate::harness::traffic::loopback::{ANY_PORT, Over, PIECE, in_turns, read_until, send};
-use crate::harness::traffic::shaper::InForce;
+use crate::harness::traffic::shaper::PolicyInForce;
 
 /// Scenario `policy-cost` of `icdc lab run`: processor time of flows and connections with and
 /// without a pacing policy.
@@ -170,7 +170,7 @@ fn measure(bench: &Bench<'_>, source: RateSource, seconds: Span) -> Result<Polic
     let failed = |error| ExperimentError::io(format!("measure {} on loopback", source.name()), error);
     let _policy = match source.policy() {
         Some((to, [option, value])) => {
-            Some(InForce::put(|| Command::new(bench.program), to, &[option.as_str(), value.as_str()])?)
+            Some(PolicyInForce::put(|| Command::new(bench.program), to, &[option.as_str(), value.as_str()])?)
         }
         None => None,
     };

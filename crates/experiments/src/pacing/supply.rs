@@ -40,7 +40,7 @@ fn reserve(rate: Rate) -> ByteCount {
 
 /// Longest pause of the supply that leaves none of these classes empty: the shortest time that a
 /// reserve lasts.
-pub(crate) fn bears(rates: &[Rate]) -> Span {
+pub(crate) fn shortest_reserve(rates: &[Rate]) -> Span {
     rates.iter().map(|rate| reserve(*rate) / *rate).min().unwrap_or(RESERVE)
 }
 

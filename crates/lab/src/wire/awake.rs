@@ -91,7 +91,7 @@ impl Switch {
     /// Body of the thread for processor `cpu`: spins and sleeps in turns while that is wanted, else
     /// waits. Returns at the end, or at once if the thread cannot be bound to the processor.
     fn keep_awake(&self, cpu: usize) {
-        if let Err(error) = placement::stay_on(&[cpu]).and_then(|()| precedence::give()) {
+        if let Err(error) = placement::stay_on(&[cpu]).and_then(|()| precedence::lower_priority()) {
             tracing::warn!("processor {cpu} is not kept awake: {error}");
             return;
         }

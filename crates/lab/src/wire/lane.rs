@@ -130,9 +130,9 @@ impl Lane {
         let Self { ring, path, line, freed, burstiness, latest, held_bytes, page, listing, .. } = self;
         let count = ring.receive(TURN, |ring, arrival| {
             let at = (*latest).max(arrival.at);
-            let mut passage = Passage { path, line, burstiness, held_bytes, page, listing, at };
-            *latest = passage.at;
-            if !passage.take(ring, &arrival) {
+            let mut decision = ArrivalDecision { path, line, burstiness, held_bytes, page, listing, at };
+            *latest = decision.at;
+            if !decision.take(ring, &arrival) {
                 freed.push(arrival.slot);
             }
         });
@@ -211,7 +211,7 @@ impl Lane {
 }
 
 /// Parts of a [`Lane`] that the decision on one arriving packet needs, and its time of arrival.
-struct Passage<'a> {
+struct ArrivalDecision<'a> {
     path: &'a mut Direction,
     line: &'a mut DelayLine<Packet>,
     burstiness: &'a mut Burstiness,
@@ -221,7 +221,7 @@ struct Passage<'a> {
     at: Time,
 }
 
-impl Passage<'_> {
+impl ArrivalDecision<'_> {
     /// Decides on an arrival; returns whether the frame stays in its slot.
     fn take(&mut self, ring: &Ring, arrival: &Arrival) -> bool {
         if arrival.truncated {

@@ -290,7 +290,7 @@ fn run_lanes(
     {
         tracing::warn!("the wire is not kept on processor {cpu}: {error}");
     }
-    match precedence::take(placement::PRIORITY) {
+    match precedence::raise_priority(placement::PRIORITY) {
         Ok(()) => page.set_global(Global::Realtime, 1),
         Err(error) => tracing::warn!("the wire has no real-time priority: {error}"),
     }

@@ -14,7 +14,7 @@ use icdc_units::{ByteCount, Rate, Span};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 
-use super::write_clock::{Together, WriteClock};
+use super::write_clock::{SharedPacer, WriteClock};
 
 /// Send buffer, in bytes, of the local socket to a forwarding program whose window is opened here:
 /// a program that has not run for a moment then has little to send at once.
@@ -82,13 +82,13 @@ impl Forwarded {
     /// Declares that the program carries at most `window` bytes per round trip. Where its TCP
     /// connection can be seen and the round trip is not short, writes are paced: at first as a
     /// congestion window opens, then at just under the rate of the window. Streams with the same
-    /// `together` share the sum of their rates.
+    /// `pacer` share the sum of their rates.
     #[must_use]
-    pub fn with_window(self, window: ByteCount, together: &Arc<Together>) -> Self {
+    pub fn with_window(self, window: ByteCount, pacer: &Arc<SharedPacer>) -> Self {
         let round_trip =
             self.with_network(|network| icdc_tcp::info(&network.socket).ok()).flatten().map(|info| info.min_rtt);
         // Without the smaller buffer a burst may be longer, and everything works.
-        if round_trip.is_some_and(|round_trip| self.clock.open(window, round_trip, together))
+        if round_trip.is_some_and(|round_trip| self.clock.open(window, round_trip, pacer))
             && let Err(errno) = set_socket_send_buffer_size(&self.socket, WAITS)
         {
             tracing::debug!("{}: the local buffer stays what it is: {errno}", self.peer);

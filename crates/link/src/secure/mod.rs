@@ -43,7 +43,7 @@ use self::handshake::Established;
 use self::inlet::SecureInlet;
 use self::outlet::SecureOutlet;
 pub use self::state::{InletState, OutletState};
-pub use self::write_clock::Together;
+pub use self::write_clock::SharedPacer;
 use crate::error::LinkError;
 use crate::halves::DEAD_AFTER;
 use crate::link::Link;

@@ -46,7 +46,7 @@ const USED: Ratio = Ratio::new(31, 32);
 /// Common pacer of several streams, each carried by a program of its own: together they write at
 /// the sum of their rates, without a common burst.
 #[derive(Debug, Default)]
-pub struct Together(Mutex<Sum>);
+pub struct SharedPacer(Mutex<Sum>);
 
 /// Sum of the rates of the streams, and the time up to which it is used.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Default for Sum {
     }
 }
 
-impl Together {
+impl SharedPacer {
     fn lock(&self) -> MutexGuard<'_, Sum> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,7 +87,7 @@ impl Together {
 struct Opening {
     window: ByteCount,
     round_trip: Span,
-    together: Arc<Together>,
+    pacer: Arc<SharedPacer>,
     /// Part of this stream in the sum of the rates.
     rate: Rate,
 }
@@ -99,7 +99,7 @@ impl Opening {
         let grown = (arrived + BEGINNING) * GROWTH;
         let rate = grown.min(self.window * USED) / self.round_trip;
         if rate != self.rate {
-            self.together.replace(self.rate, rate);
+            self.pacer.replace(self.rate, rate);
             self.rate = rate;
         }
         rate
@@ -108,7 +108,7 @@ impl Opening {
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        self.together.replace(self.rate, Rate::ZERO);
+        self.pacer.replace(self.rate, Rate::ZERO);
     }
 }
 
@@ -155,11 +155,11 @@ impl WriteClock {
 
     /// Begins to open a window on a path of this round-trip time, together with others; false
     /// where the path is so short that it opens at once.
-    pub(super) fn open(&self, window: ByteCount, round_trip: Span, together: &Arc<Together>) -> bool {
+    pub(super) fn open(&self, window: ByteCount, round_trip: Span, pacer: &Arc<SharedPacer>) -> bool {
         let is_long = round_trip >= SHORT;
         if is_long {
-            let together = Arc::clone(together);
-            self.change(|state| state.opening = Some(Opening { window, round_trip, together, rate: Rate::ZERO }));
+            let pacer = Arc::clone(pacer);
+            self.change(|state| state.opening = Some(Opening { window, round_trip, pacer, rate: Rate::ZERO }));
         }
         is_long
     }
@@ -209,7 +209,7 @@ impl State {
         let bytes = ByteCount::new(count as u64);
         let late = if by_window.is_some() { LATE_BESIDE_OTHERS } else { LATE };
         self.due = self.due.max(now - late) + bytes / rate;
-        let at = self.opening.as_ref().map(|opening| opening.together.place(bytes, now));
+        let at = self.opening.as_ref().map(|opening| opening.pacer.place(bytes, now));
         (count, at.unwrap_or(now))
     }
 }
@@ -258,13 +258,9 @@ mod tests {
 
     impl Streams {
         fn new(count: usize) -> Self {
-            let together = Arc::default();
-            let opening = || Opening {
-                window: WINDOW,
-                round_trip: ROUND_TRIP,
-                together: Arc::clone(&together),
-                rate: Rate::ZERO,
-            };
+            let pacer = Arc::default();
+            let opening =
+                || Opening { window: WINDOW, round_trip: ROUND_TRIP, pacer: Arc::clone(&pacer), rate: Rate::ZERO };
             let state = || State { opening: Some(opening()), ..State::default() };
             Self { states: (0..count).map(|_| state()).collect(), next: vec![(BEGIN + SECOND, Vec::new()); count] }
         }
@@ -332,11 +328,11 @@ mod tests {
     fn one_that_ends_leaves_the_sum() {
         let mut streams = Streams::new(3);
         streams.run(BEGIN + SECOND * 6, None);
-        let together = Arc::clone(&streams.states[0].opening.as_ref().unwrap().together);
-        let three = together.lock().rate;
+        let pacer = Arc::clone(&streams.states[0].opening.as_ref().unwrap().pacer);
+        let three = pacer.lock().rate;
         streams.states.truncate(2);
-        assert_eq!(together.lock().rate, three * 2 / 3);
+        assert_eq!(pacer.lock().rate, three * 2 / 3);
         drop(streams);
-        assert_eq!(together.lock().rate, Rate::ZERO);
+        assert_eq!(pacer.lock().rate, Rate::ZERO);
     }
 }

@@ -17,7 +17,7 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use icdc_netlink::{Link, LinkChange, change_link, link, links, next_hop};
+use icdc_netlink::{Link, LinkChange, change_link, device_towards, link, links};
 use icdc_tcp::{OptionError, namespace_cookie};
 use icdc_units::Prefix;
 
@@ -29,7 +29,7 @@ const NOTES: &str = "/run/icdc/bursts";
 /// Record of a device of this network namespace whose bursts are limited: its name, its setting
 /// before (`gso_max_segs`), and the limits that policies ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Note {
+struct DeviceRecord {
     device: String,
     before: u32,
     limits: Vec<Limit>,
@@ -51,11 +51,11 @@ pub(super) fn limit(cgroup: u64, to: Prefix, segments: u32) -> Result<String, Po
     release(cgroup, to)?;
     let path = Path::new(NOTES).join(format!("{}-{}", namespace()?, device.index));
     let before = device.batch_segments.unwrap_or(65_535);
-    let mut note = read(&path)?.unwrap_or(Note { device: device.name.clone(), before, limits: Vec::new() });
-    note.limits.push(Limit { cgroup, to, segments });
+    let mut record = read(&path)?.unwrap_or(DeviceRecord { device: device.name.clone(), before, limits: Vec::new() });
+    record.limits.push(Limit { cgroup, to, segments });
     // Noted first: whatever ends this process, what the device had is known.
-    write(&path, &note)?;
-    if let Err(error) = set(&note) {
+    write(&path, &record)?;
+    if let Err(error) = set(&record) {
         release(cgroup, to)?;
         return Err(error);
     }
@@ -63,7 +63,7 @@ pub(super) fn limit(cgroup: u64, to: Prefix, segments: u32) -> Result<String, Po
         "{} takes packets of at most {} segments from connections that begin from now on, also from those of no policy, until \
          the policy is removed",
         device.name,
-        note.least()
+        record.least()
     ))
 }
 
@@ -86,30 +86,30 @@ pub(super) fn release_all() -> Result<(), PolicyError> {
 /// Number of segments to which the policy of a cgroup for a prefix limits bursts; `None` if it does
 /// not limit them, or if the records cannot be read.
 pub(super) fn of(cgroup: u64, to: Prefix) -> Option<u32> {
-    let notes = notes().ok()?;
-    let mut limits = notes.iter().flat_map(|(_, note)| &note.limits);
+    let records = records().ok()?;
+    let mut limits = records.iter().flat_map(|(_, record)| &record.limits);
     limits.find(|limit| limit.cgroup == cgroup && limit.to == to).map(|limit| limit.segments)
 }
 
 /// Removes the limits that `is_meant` selects from all records, and sets their devices anew.
 fn release_those(is_meant: impl Fn(&Limit) -> bool) -> Result<(), PolicyError> {
-    for (path, mut note) in notes()? {
-        let before = note.limits.len();
-        note.limits.retain(|limit| !is_meant(limit));
-        if note.limits.len() == before {
+    for (path, mut record) in records()? {
+        let before = record.limits.len();
+        record.limits.retain(|limit| !is_meant(limit));
+        if record.limits.len() == before {
             continue;
         }
-        set(&note)?;
-        if note.limits.is_empty() {
+        set(&record)?;
+        if record.limits.is_empty() {
             fs::remove_file(&path).map_err(failed(&path, "unlink"))?;
         } else {
-            write(&path, &note)?;
+            write(&path, &record)?;
         }
     }
     Ok(())
 }
 
-impl Note {
+impl DeviceRecord {
     /// The smallest of the limits, in segments; the device's setting before if there is none.
     fn least(&self) -> u32 {
         self.limits.iter().map(|limit| limit.segments).min().unwrap_or(self.before)
@@ -137,9 +137,9 @@ impl Note {
 
 /// Configures the device with the smallest limit of its record, or with its setting before if there
 /// is no limit any more. A device that was removed has nothing to be set.
-fn set(note: &Note) -> Result<(), PolicyError> {
-    if let Some(device) = link(&note.device)? {
-        change_link(&device, &LinkChange { batch_segments: Some(note.least()), ..LinkChange::default() })?;
+fn set(record: &DeviceRecord) -> Result<(), PolicyError> {
+    if let Some(device) = link(&record.device)? {
+        change_link(&device, &LinkChange { batch_segments: Some(record.least()), ..LinkChange::default() })?;
     }
     Ok(())
 }
@@ -149,10 +149,10 @@ fn set(note: &Note) -> Result<(), PolicyError> {
 fn device_to(to: Prefix) -> Result<Link, PolicyError> {
     let mut found = Err(PolicyError::NoRoute(to));
     for address in within(to) {
-        let hop = next_hop(address)?.ok_or(PolicyError::NoRoute(to))?;
-        let device = links()?.into_iter().find(|link| link.index == hop.device);
+        let outgoing = device_towards(address)?.ok_or(PolicyError::NoRoute(to))?;
+        let device = links()?.into_iter().find(|link| link.index == outgoing.device);
         found = device.ok_or(PolicyError::NoRoute(to));
-        if !hop.is_local {
+        if !outgoing.is_local {
             break;
         }
     }
@@ -185,28 +185,28 @@ fn namespace() -> Result<u64, PolicyError> {
 
 /// Reads the records of devices of this network namespace, with their paths; malformed ones are
 /// left out.
-fn notes() -> Result<Vec<(PathBuf, Note)>, PolicyError> {
+fn records() -> Result<Vec<(PathBuf, DeviceRecord)>, PolicyError> {
     let prefix = format!("{}-", namespace()?);
     let entries = fs::read_dir(NOTES).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
-    let notes = ours.map(|entry| Ok(read(&entry.path())?.map(|note| (entry.path(), note))));
-    notes.filter_map(Result::transpose).collect()
+    let records = ours.map(|entry| Ok(read(&entry.path())?.map(|record| (entry.path(), record))));
+    records.filter_map(Result::transpose).collect()
 }
 
 /// Reads a record; `None` if there is none, or it is malformed.
-fn read(path: &Path) -> Result<Option<Note>, PolicyError> {
+fn read(path: &Path) -> Result<Option<DeviceRecord>, PolicyError> {
     match fs::read_to_string(path) {
-        Ok(text) => Ok(Note::parse(&text)),
+        Ok(text) => Ok(DeviceRecord::parse(&text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(path, "read")(error)),
     }
 }
 
 /// Replaces the file of a record atomically.
-fn write(path: &Path, note: &Note) -> Result<(), PolicyError> {
+fn write(path: &Path, record: &DeviceRecord) -> Result<(), PolicyError> {
     fs::create_dir_all(NOTES).map_err(failed(Path::new(NOTES), "mkdir"))?;
     let aside = path.with_extension("new");
-    fs::write(&aside, note.text()).map_err(failed(&aside, "write"))?;
+    fs::write(&aside, record.text()).map_err(failed(&aside, "write"))?;
     fs::rename(&aside, path).map_err(failed(path, "rename"))
 }
 
@@ -224,12 +224,12 @@ mod tests {
     fn a_note_says_what_was_before_and_who_limits() {
         let limit = |to: &str, segments| Limit { cgroup: 17, to: to.parse().unwrap(), segments };
         let limits = vec![limit("192.0.2.0/24", 4), limit("2001:db8::/32", 2)];
-        let note = Note { device: "eth0".to_owned(), before: 65_535, limits };
-        assert_eq!(Note::parse(&note.text()), Some(note.clone()));
-        assert_eq!(note.least(), 2);
-        assert_eq!(Note { limits: Vec::new(), ..note }.least(), 65_535);
+        let record = DeviceRecord { device: "eth0".to_owned(), before: 65_535, limits };
+        assert_eq!(DeviceRecord::parse(&record.text()), Some(record.clone()));
+        assert_eq!(record.least(), 2);
+        assert_eq!(DeviceRecord { limits: Vec::new(), ..record }.least(), 65_535);
         for text in ["", "eth0", "eth0 many\n", "eth0 1\n17 192.0.2.0/33 2\n"] {
-            assert_eq!(Note::parse(text), None, "{text:?}");
+            assert_eq!(DeviceRecord::parse(text), None, "{text:?}");
         }
     }
 

@@ -47,7 +47,7 @@ struct Class {
     mark: Option<ByteCount>,
     codel: Option<CoDel>,
     #[serde(default)]
-    filter: Vec<Sorted>,
+    filter: Vec<FilterEntry>,
 }
 
 /// Settings of CoDel in the file; `None` means the usual ones.
@@ -64,7 +64,7 @@ struct CoDel {
 /// any.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Sorted {
+struct FilterEntry {
     #[serde(default, deserialize_with = "prefix")]
     to: Option<Prefix>,
     #[serde(default, deserialize_with = "prefix")]
@@ -125,7 +125,7 @@ fn settings(class: &Class) -> ClassSettings {
         }
         (None, None) => usual.discipline,
     };
-    let filter = |sorted: &Sorted| Filter {
+    let filter = |sorted: &FilterEntry| Filter {
         to: sorted.to,
         from: sorted.from,
         protocol: sorted.protocol,

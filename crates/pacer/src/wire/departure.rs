@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use super::burstiness::Bursts;
 use super::detour::Detour;
-use super::frames::{Frame, Gaps, Outgoing, Room};
+use super::frames::{Frame, FrameBuffers, Gaps, Outgoing};
 use super::line_clock::LineClock;
 use super::{ClassStatus, Control, Line, Mode, Status, WireError};
 
@@ -66,7 +66,7 @@ pub(super) struct Pump {
     gaps: Gaps,
     /// Frames to be handed to the device, in order.
     outgoing: VecDeque<Outgoing>,
-    room: Room,
+    buffers: FrameBuffers,
     /// Frames of the packet that was read last, between two steps.
     taken: Vec<Frame>,
     /// Buffer for an answer of a neighbour.
@@ -105,7 +105,7 @@ impl Pump {
             outlet: Outlet::open(&line.device)?,
             gaps: Gaps::new(detour.hardware(), detour.mtu()),
             outgoing: VecDeque::new(),
-            room: Room::new(detour.mtu()),
+            buffers: FrameBuffers::new(detour.mtu()),
             taken: Vec::new(),
             answer: vec![0; ANSWER],
             status: Status::default(),
@@ -117,7 +117,7 @@ impl Pump {
         // The kernel delays wake-ups by the timer slack, to wake several threads at once: as little
         // as possible. And this thread runs before others, where permitted.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        if precedence::take(PRIORITY).is_err() {
+        if precedence::raise_priority(PRIORITY).is_err() {
             let _ = rustix::process::setpriority_process(None, FIRST);
         }
         while !control.is_stopped() {
@@ -158,9 +158,9 @@ impl Pump {
         }
         let mut count = 0;
         while count < BATCH {
-            let read = self.tap.read(&mut self.room.free())?;
+            let read = self.tap.read(&mut self.buffers.free())?;
             let Some(length) = read else { break };
-            self.room.take(length, &mut self.taken);
+            self.buffers.take(length, &mut self.taken);
             count += self.taken.len();
             self.line_up(now);
         }
@@ -260,7 +260,7 @@ impl Pump {
             match outlet.send(self.outgoing.iter().map(|outgoing| gaps.bytes(outgoing))) {
                 Ok(sent) => {
                     for outgoing in self.outgoing.drain(..sent.packets) {
-                        self.room.give_back(outgoing);
+                        self.buffers.give_back(outgoing);
                     }
                     if sent.refused {
                         self.outgoing.pop_front();

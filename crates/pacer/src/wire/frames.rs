@@ -41,7 +41,7 @@ impl Frame {
 
 /// Buffers for frames: a full frame stays where it was read to, and its memory is reused after it
 /// was sent. A packet that combines many frames is cut into them.
-pub(super) struct Room {
+pub(super) struct FrameBuffers {
     /// The next packet is read into this, as far as it fits.
     next: Vec<u8>,
     length: usize,
@@ -56,7 +56,7 @@ const SPARE: usize = 1024;
 /// buffer, which is used again.
 const WASTEFUL: usize = 2;
 
-impl Room {
+impl FrameBuffers {
     /// Buffers for the frames of a device of this MTU in bytes.
     pub(super) fn new(mtu: usize) -> Self {
         let length = HEADER + ETHERNET + VLAN + mtu;
@@ -162,41 +162,41 @@ impl Gaps {
 mod tests {
     use super::*;
 
-    fn read(room: &mut Room, packet: &[u8]) -> Vec<Frame> {
-        let [first, rest] = &mut room.free();
+    fn read(buffers: &mut FrameBuffers, packet: &[u8]) -> Vec<Frame> {
+        let [first, rest] = &mut buffers.free();
         let (here, there) = packet.split_at(packet.len().min(first.len()));
         first[..here.len()].copy_from_slice(here);
         rest[..there.len()].copy_from_slice(there);
         let mut frames = Vec::new();
-        room.take(packet.len(), &mut frames);
+        buffers.take(packet.len(), &mut frames);
         frames
     }
 
-    fn one(room: &mut Room, length: usize, byte: u8) -> Frame {
+    fn one(buffers: &mut FrameBuffers, length: usize, byte: u8) -> Frame {
         let mut packet = vec![0; HEADER];
         packet.resize(HEADER + length, byte);
-        read(room, &packet).pop().unwrap()
+        read(buffers, &packet).pop().unwrap()
     }
 
     #[test]
     fn frames_are_what_was_read_whether_they_are_copied_or_stay() {
-        let mut room = Room::new(1500);
+        let mut buffers = FrameBuffers::new(1500);
         for round in 0..3 {
-            let full = one(&mut room, 1514, 1 + round);
-            let small = one(&mut room, 60, 101 + round);
+            let full = one(&mut buffers, 1514, 1 + round);
+            let small = one(&mut buffers, 60, 101 + round);
             assert_eq!((full.ethernet(), small.ethernet()), (&[1 + round; 1514][..], &[101 + round; 60][..]));
             assert_eq!((full.wire_length(), small.wire_length()), (ByteCount::new(1538), ByteCount::new(84)));
             assert!(small.bytes.capacity() < 100, "what is small keeps no memory of a full frame");
-            room.give_back(Outgoing::Frame(full));
-            room.give_back(Outgoing::Frame(small));
-            room.give_back(Outgoing::Gap(60));
-            assert_eq!((room.spare.len(), room.next.len()), (1, 1528));
+            buffers.give_back(Outgoing::Frame(full));
+            buffers.give_back(Outgoing::Frame(small));
+            buffers.give_back(Outgoing::Gap(60));
+            assert_eq!((buffers.spare.len(), buffers.next.len()), (1, 1528));
         }
     }
 
     #[test]
     fn a_packet_that_stands_for_many_is_cut() {
-        let mut room = Room::new(1500);
+        let mut buffers = FrameBuffers::new(1500);
         for (payload, segment, lengths) in [
             (4000, 1472, vec![1514, 1514, 42 + 1056]),
             // Together they are shorter than one of the device's frames.
@@ -212,12 +212,12 @@ mod tests {
             packet[8..10].copy_from_slice(&6_u16.to_ne_bytes());
             packet[HEADER + 12..][..3].copy_from_slice(&[8, 0, 0x45]);
             packet.extend((0..payload).map(|byte: u32| byte as u8));
-            let frames = read(&mut room, &packet);
+            let frames = read(&mut buffers, &packet);
             assert_eq!(frames.iter().map(|frame| frame.ethernet().len()).collect::<Vec<_>>(), lengths);
             let joined = frames.iter().flat_map(|frame| &frame.ethernet()[42..]);
             assert!(joined.eq(&packet[HEADER + 42..]));
             assert!(frames.iter().all(|frame| frame.bytes[1] == 0), "nothing is left to be cut");
-            frames.into_iter().for_each(|frame| room.give_back(Outgoing::Frame(frame)));
+            frames.into_iter().for_each(|frame| buffers.give_back(Outgoing::Frame(frame)));
         }
     }
 }

@@ -599,8 +599,8 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
     prop_oneof![3 => usual, 1 => without_disks, 1 => snapshot]
 }
 
-fn place() -> impl Strategy<Value = Place> {
-    prop_oneof![Just(Place::Named), Just(Place::Inside)]
+fn place() -> impl Strategy<Value = SourcePosition> {
+    prop_oneof![Just(SourcePosition::Named), Just(SourcePosition::Inside)]
 }
 
 fn running() -> impl Strategy<Value = Running> {

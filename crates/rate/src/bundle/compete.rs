@@ -262,9 +262,11 @@ impl Compete {
     pub(super) fn update(&mut self, aggregate: &Aggregate) -> Option<Transition> {
         let seen = self.note(aggregate)?;
         match self.step {
-            Step::Waiting { rounds, queue } => self.wait(&seen, rounds + 1, queue),
-            Step::Rising { rounds, reference, attempts } => self.rise(&seen, rounds + 1, reference, attempts),
-            Step::Sharing(sharing) => self.share(&seen, sharing),
+            Step::Waiting { rounds, queue } => self.on_waiting_round(&seen, rounds + 1, queue),
+            Step::Rising { rounds, reference, attempts } => {
+                self.on_rising_round(&seen, rounds + 1, reference, attempts)
+            }
+            Step::Sharing(sharing) => self.on_sharing_round(&seen, sharing),
         }
     }
 
@@ -305,7 +307,7 @@ impl Compete {
 
     /// Step of WAITING after a round trip: ends COMPETE if the queue drains or grows while the rate
     /// is held, begins RISING if it stays; `None` while neither is known.
-    fn wait(&mut self, seen: &Sample, rounds: u32, queue: Span) -> Option<Transition> {
+    fn on_waiting_round(&mut self, seen: &Sample, rounds: u32, queue: Span) -> Option<Transition> {
         let queue = if rounds <= WAITING_ROUNDS / 2 { seen.queue } else { queue };
         self.step = Step::Waiting { rounds, queue };
         let drains = seen.queue < queue * LEAST_STANDING_QUEUE || seen.queue < standing(seen.base);
@@ -322,7 +324,13 @@ impl Compete {
     /// Step of RISING after a round trip: computes the capacity from the growth of the round-trip
     /// time with the bytes in flight, and begins SHARING, or goes on. `None` if there is no change
     /// to report.
-    fn rise(&mut self, seen: &Sample, rounds: u32, reference: Option<Reference>, attempts: u32) -> Option<Transition> {
+    fn on_rising_round(
+        &mut self,
+        seen: &Sample,
+        rounds: u32,
+        reference: Option<Reference>,
+        attempts: u32,
+    ) -> Option<Transition> {
         if seen.has_lost {
             // Losses of one burst are detected over two round trips.
             let attempts = attempts + u32::from(reference.is_some());
@@ -389,7 +397,7 @@ impl Compete {
 
     /// Step of SHARING after a round trip: sets the rate to hold half of the capacity. Returns only
     /// changes for losses, a new measurement, or the end of SHARING; `None` for all others.
-    fn share(&mut self, seen: &Sample, sharing: Sharing) -> Option<Transition> {
+    fn on_sharing_round(&mut self, seen: &Sample, sharing: Sharing) -> Option<Transition> {
         let Sharing { capacity, is_remembered, rounds, was_reduced, gone } = sharing;
         let has_queue = seen.queue >= standing(seen.base).max(seen.base * QUEUE_THRESHOLD);
         let share =

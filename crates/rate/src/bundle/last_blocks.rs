@@ -51,7 +51,7 @@ impl Bundle {
     /// needs much longer for that than the others would need to send its blocks, of at most `block`
     /// bytes each, when they are done with their own. `None` if no member would.
     #[must_use]
-    pub fn holding_up(&self, owed: &[Owed], block: ByteCount) -> Option<Number> {
+    pub fn member_to_retire(&self, owed: &[Owed], block: ByteCount) -> Option<Number> {
         let would_be_sooner = |own: &Owed| {
             let Some(known) = self.members.get(&own.number) else { return false };
             let others = owed.iter().filter(|other| other.number != own.number);

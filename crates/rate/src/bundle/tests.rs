@@ -143,15 +143,19 @@ fn the_last_blocks_go_to_those_that_are_soon_done_with_them() {
         };
         (0..4).zip(left).map(owed).collect::<Vec<_>>()
     };
-    let holding_up = |left: [u64; 4]| bundle.holding_up(&all_owed(left, megabyte), megabyte);
-    assert_eq!(holding_up([0, 0, 0, 700]), Some(3));
-    assert_eq!(holding_up([0, 0, 0, 80]), None, "what it has nearly sent is not sent anew");
-    assert_eq!(holding_up([2800, 0, 0, 0]), None);
-    assert_eq!(holding_up([70_000, 70_000, 70_000, 700]), None, "the others have as much to do");
-    assert_eq!(holding_up([70_000, 70_000, 70_000, 1700]), None);
-    assert_eq!(holding_up([0; 4]), None);
+    let member_to_retire = |left: [u64; 4]| bundle.member_to_retire(&all_owed(left, megabyte), megabyte);
+    assert_eq!(member_to_retire([0, 0, 0, 700]), Some(3));
+    assert_eq!(member_to_retire([0, 0, 0, 80]), None, "what it has nearly sent is not sent anew");
+    assert_eq!(member_to_retire([2800, 0, 0, 0]), None);
+    assert_eq!(member_to_retire([70_000, 70_000, 70_000, 700]), None, "the others have as much to do");
+    assert_eq!(member_to_retire([70_000, 70_000, 70_000, 1700]), None);
+    assert_eq!(member_to_retire([0; 4]), None);
     let many_blocks = all_owed([0, 0, 0, 700], ByteCount::from_kib(16));
-    assert_eq!(bundle.holding_up(&many_blocks, megabyte), None, "parts of 62 blocks, each of which comes aggregate");
+    assert_eq!(
+        bundle.member_to_retire(&many_blocks, megabyte),
+        None,
+        "parts of 62 blocks, each of which comes aggregate"
+    );
 }
 
 #[test]
@@ -164,8 +168,8 @@ fn none_of_many_that_are_all_slow_holds_up_the_end() {
     bundle.update(at(1), &members, None);
     let owed = |number| Owed { number, bytes: ByteCount::new(1_800_000 + 10_000 * u64::from(number)), blocks: 2 };
     let left: Vec<_> = (0..28).map(owed).collect();
-    assert_eq!(bundle.holding_up(&left, ByteCount::from_mib(1)), None);
+    assert_eq!(bundle.member_to_retire(&left, ByteCount::from_mib(1)), None);
     let nothing = |of: &Owed| Owed { bytes: ByteCount::ZERO, blocks: 0, ..*of };
     let late: Vec<_> = left.iter().map(|of| if of.number == 9 { *of } else { nothing(of) }).collect();
-    assert_eq!(bundle.holding_up(&late, ByteCount::from_mib(1)), None, "a block takes any other as long");
+    assert_eq!(bundle.member_to_retire(&late, ByteCount::from_mib(1)), None, "a block takes any other as long");
 }

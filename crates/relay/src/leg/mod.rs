@@ -171,7 +171,7 @@ impl Leg {
     /// Bytes in the socket's send queue: unsent, or not acknowledged by the neighbour's kernel.
     /// Zero if that cannot be read.
     pub(crate) fn unacknowledged(&self) -> ByteCount {
-        icdc_tcp::drained(&self.socket).unwrap_or(ByteCount::ZERO)
+        icdc_tcp::send_queue(&self.socket).unwrap_or(ByteCount::ZERO)
     }
 
     /// Bytes that wait in the receive buffer; zero if that cannot be read.

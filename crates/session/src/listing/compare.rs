@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 
 use icdc_protocol::message::{ListedKind, ListedMetadata};
 
-use super::course::{Found, Record};
+use super::checker::{Found, Record};
 
 /// Property in which items of two trees can differ, or that an item is in one of them only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -358,7 +358,7 @@ mod tests {
     use icdc_protocol::message::{Listed, ListedItem, TimeStamp};
 
     use super::*;
-    use crate::listing::course::Course;
+    use crate::listing::checker::ListingChecker;
     use crate::listing::names;
 
     /// An item of a made-up tree: a directory with its items, one that cannot be read, or a file.
@@ -405,8 +405,8 @@ mod tests {
         let mut listings = [a, b].map(|root| {
             let mut records = Vec::new();
             list(root, (0, Vec::new()), &mut records);
-            let mut course = Course::new();
-            records.into_iter().map(move |record| course.take(record))
+            let mut checker = ListingChecker::new();
+            records.into_iter().map(move |record| checker.take(record))
         });
         let [a, b] = &mut listings;
         let mut told = Vec::new();

@@ -311,7 +311,7 @@ impl<P> Book<P> {
 
     /// Entries that are announced and not done: their number, and the memory that they take.
     #[must_use]
-    pub fn kept(&self) -> Pending {
+    pub fn backlog(&self) -> Pending {
         let drafts = match &self.stage {
             SessionStage::Running(Run { answering: Some(announced), .. }) => announced.drafts.len(),
             _ => 0,

@@ -2,8 +2,8 @@
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
-    Basis, Candidates, ChangedItem, Deletion, Digest, EntryId, FileDigest, Kept, Notice, Place, Problem, Running,
-    SnapshotNews,
+    Basis, Candidates, ChangedItem, Deletion, Digest, EntryId, FileDigest, Kept, Notice, Problem, Running,
+    SnapshotNews, SourcePosition,
 };
 use icdc_units::ByteCount;
 
@@ -116,7 +116,7 @@ pub enum Action {
     /// more.
     Running(Option<Running>),
     /// Keep the place that the receiver has given the source, for further sessions of the run.
-    Placed(Place),
+    Placed(SourcePosition),
     /// A connection after the first is lost, and what did not arrive over it is read again: shut
     /// it, and notify the user.
     ConnectionLost {

@@ -311,7 +311,7 @@ impl Ledger {
     }
 
     /// Announced items and directories that are kept: their number, and the memory that they take.
-    pub(super) fn kept(&self) -> Pending {
+    pub(super) fn backlog(&self) -> Pending {
         let bytes = ByteCount::new(self.weight as u64);
         Pending { items: self.slots.len(), directories: self.directories.len(), bytes }
     }

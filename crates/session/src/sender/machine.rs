@@ -478,8 +478,8 @@ impl Sender {
 
     /// Announced items that are not settled: their number, and the memory that they take.
     #[must_use]
-    pub fn kept(&self) -> Pending {
-        self.ledger.kept()
+    pub fn backlog(&self) -> Pending {
+        self.ledger.backlog()
     }
 
     /// Digest over all items published so far, in the order of their announcement.

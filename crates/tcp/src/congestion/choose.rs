@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 #[cfg(feature = "ebpf")]
 use super::ebpf::tell;
-use super::hold::{self, Hold, Taken, held, take};
+use super::hold::{self, Hold, SetResult, held, take};
 use super::names::{find, registered};
 use super::obstacle::obstacle;
 use super::path_hints::PathHints;
@@ -168,7 +168,7 @@ pub fn choose_in_advance(name: &str, privileges: &Privileges) -> Result<Chosen, 
 ///
 /// # Errors
 /// It cannot be had: why, as a sentence for the user.
-pub fn set_ours(socket: &impl AsFd, name: &str, hints: &PathHints) -> Result<Taken, String> {
+pub fn set_ours(socket: &impl AsFd, name: &str, hints: &PathHints) -> Result<SetResult, String> {
     let algorithm = find(name).ok_or_else(|| format!("icdc has no congestion control {name:?}"))?;
     take(socket, algorithm, hints)
 }
@@ -182,10 +182,11 @@ fn set_with(
     hints: PathHints,
 ) -> Result<Chosen, String> {
     let helper = privileges.helper();
-    let Taken { hold, has_hints } = match helper.and_then(|to| to.set_congestion(fd.as_fd(), algorithm.name, &hints)) {
-        Some(set) => Taken { hold: None, has_hints: set? },
-        None => take(fd, algorithm, &hints)?,
-    };
+    let SetResult { hold, has_hints } =
+        match helper.and_then(|to| to.set_congestion(fd.as_fd(), algorithm.name, &hints)) {
+            Some(set) => SetResult { hold: None, has_hints: set? },
+            None => take(fd, algorithm, &hints)?,
+        };
     Ok(Chosen { name: algorithm.kernel_name(), instead: None, hold, has_hints })
 }
 

@@ -24,7 +24,7 @@ pub struct Hold {
 
 /// Result of setting one of icdc's algorithms on a socket.
 #[derive(Debug)]
-pub struct Taken {
+pub struct SetResult {
     /// Hold on the algorithm; `None` if this process has not loaded it. The socket keeps its
     /// algorithm without it.
     pub hold: Option<Hold>,
@@ -41,7 +41,7 @@ const TRIES: u32 = 20;
 ///
 /// # Errors
 /// Reason for the failure, as a sentence for the user.
-pub(super) fn take(fd: &impl AsFd, algorithm: &'static Algorithm, hints: &PathHints) -> Result<Taken, String> {
+pub(super) fn take(fd: &impl AsFd, algorithm: &'static Algorithm, hints: &PathHints) -> Result<SetResult, String> {
     let (mut reason, kernel_name) = (String::new(), algorithm.kernel_name());
     let tell = |hold: Option<&Hold>| !hints.is_nothing() && tell(fd, algorithm, hold.map(|hold| &*hold.loaded), hints);
     for _ in 0..TRIES {
@@ -49,7 +49,7 @@ pub(super) fn take(fd: &impl AsFd, algorithm: &'static Algorithm, hints: &PathHi
         let hold = held(algorithm);
         let has_hints = registered(algorithm) && tell(hold.as_ref());
         match set_congestion(fd, &kernel_name) {
-            Ok(()) => return Ok(Taken { hold, has_hints }),
+            Ok(()) => return Ok(SetResult { hold, has_hints }),
             Err(CongestionError::Unknown { .. }) => {}
             Err(error) => return Err(error.to_string()),
         }
@@ -58,7 +58,7 @@ pub(super) fn take(fd: &impl AsFd, algorithm: &'static Algorithm, hints: &PathHi
             Ok(hold) => {
                 let has_hints = tell(Some(&hold));
                 match set_congestion(fd, &kernel_name) {
-                    Ok(()) => return Ok(Taken { hold: Some(hold), has_hints }),
+                    Ok(()) => return Ok(SetResult { hold: Some(hold), has_hints }),
                     Err(error) => reason = error.to_string(),
                 }
             }

@@ -43,7 +43,7 @@ pub use choose::{
 #[cfg(feature = "ebpf")]
 pub use ebpf::{Loaded, Traced, load, load_traced, log_by_tracing, parameters, unload};
 pub use error::{LoadError, UnloadError};
-pub use hold::{Hold, Taken};
+pub use hold::{Hold, SetResult};
 pub use holder::Holder;
 pub use names::{find, ours};
 pub use obstacle::{Obstacle, ebpf_obstacle};

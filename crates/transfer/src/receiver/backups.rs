@@ -67,7 +67,7 @@ pub(super) struct Old<'a> {
 /// State of the existing item before another gets its name: none, not replaceable, kept as a
 /// backup, or to be renamed to its backup.
 #[derive(Clone)]
-pub(super) enum Before {
+pub(super) enum KeptState {
     /// Nothing.
     Nothing,
     /// A directory, a device, a pipe or a socket, which is not replaced by a rename.
@@ -81,7 +81,7 @@ pub(super) enum Before {
 
 /// Existing items that a batch is about to replace, by the id of each replacing item: kept in this
 /// form, or the reason why not.
-pub(super) type Kept = ById<Result<Before, Failure>>;
+pub(super) type Kept = ById<Result<KeptState, Failure>>;
 
 impl Backups {
     /// Finds the directory for backups of a copy to `destination`; `None` if the user wants no
@@ -128,29 +128,29 @@ impl Backups {
     ///
     /// # Errors
     /// It cannot be kept, and must not be replaced.
-    pub(super) fn keep(&mut self, old: Old<'_>, new: &Name) -> Result<Before, Failure> {
+    pub(super) fn keep(&mut self, old: Old<'_>, new: &Name) -> Result<KeptState, Failure> {
         let Old { directory, name, .. } = old;
         let stat = match directory.stat(name) {
-            Ok(Stat { kind: Kind::Directory | Kind::Other(_), .. }) => return Ok(Before::Irreplaceable),
+            Ok(Stat { kind: Kind::Directory | Kind::Other(_), .. }) => return Ok(KeptState::Irreplaceable),
             Ok(stat) => stat,
-            Err(error) if error.is_missing() => return Ok(Before::Nothing),
+            Err(error) if error.is_missing() => return Ok(KeptState::Nothing),
             Err(error) => return Err(failure::of_tree(&error)),
         };
         let inode = (stat.dev, stat.ino);
         // Nothing is lost with it.
         if has_inode(directory, new, inode) || stat.kind == Kind::Symlink && are_equal(directory, name, new) {
-            return Ok(Before::Kept(stat));
+            return Ok(KeptState::Kept(stat));
         }
-        let Some((above, backup)) = self.place(old, &stat)? else { return Ok(Before::Kept(stat)) };
+        let Some((above, backup)) = self.place(old, &stat)? else { return Ok(KeptState::Kept(stat)) };
         match is_older(&above, &backup, inode)? {
-            Some(true) if are_equal(directory, name, new) => return Ok(Before::Kept(stat)),
+            Some(true) if are_equal(directory, name, new) => return Ok(KeptState::Kept(stat)),
             // A session that was killed has linked it, and may not have flushed that.
             Some(false) => {}
             Some(true) | None if link(old, &stat, (&above, &backup))? => {}
-            Some(true) | None => return Ok(Before::Unlinked(stat, above, backup)),
+            Some(true) | None => return Ok(KeptState::Unlinked(stat, above, backup)),
         }
         self.unflushed.insert(stat.dev);
-        Ok(Before::Kept(stat))
+        Ok(KeptState::Kept(stat))
     }
 
     /// Takes the device numbers of the file systems on which backups were linked since the last
@@ -487,7 +487,7 @@ mod tests {
                 unflushed: BTreeSet::new(),
             };
             let kept = backups.keep(Old { start: &copy, directory: &copy, name: &file }, &new).unwrap();
-            assert!(matches!(kept, Before::Kept(_)));
+            assert!(matches!(kept, KeptState::Kept(_)));
             assert_eq!(backups.take_unflushed().len(), 1, "session {session}");
             assert_eq!(std::fs::read(place("kept/file")).unwrap(), b"old");
         }

@@ -31,10 +31,10 @@ const HELD_OPEN: usize = 16;
 /// the sender by digests, and only differences travel. Shared by the session's threads and locked
 /// by each call.
 #[derive(Default)]
-pub(super) struct Bases(Mutex<Table>);
+pub(super) struct ReplacedFiles(Mutex<Table>);
 
 /// State machine of the comparisons and the files that they are about, behind the lock of
-/// [`Bases`].
+/// [`ReplacedFiles`].
 #[derive(Default)]
 struct Table {
     machine: Comparisons,
@@ -77,7 +77,7 @@ pub(super) struct Existing {
     size: u64,
 }
 
-impl Bases {
+impl ReplacedFiles {
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.0.lock().expect("no panic while comparisons are noted")
     }

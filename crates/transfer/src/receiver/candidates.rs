@@ -131,7 +131,7 @@ impl Candidates {
     }
 
     /// Present attributes of the file at this position of the index.
-    pub(super) fn look(&self, position: usize) -> Result<Stat, TreeError> {
+    pub(super) fn stat(&self, position: usize) -> Result<Stat, TreeError> {
         let (directory, name) = self.open(position)?;
         directory.stat(&name)
     }
@@ -306,12 +306,12 @@ mod tests {
         let first = found.of(5, time, b"other").next().unwrap();
         assert_eq!(found.path(first).1, b"a/other", "the one of the same name comes first");
         let position = found.of(3, time, b"two").next().unwrap();
-        assert_eq!((found.name(position), found.look(position).unwrap().size), (b"two".as_slice(), 3));
+        assert_eq!((found.name(position), found.stat(position).unwrap().size), (b"two".as_slice(), 3));
         let others = found.of(5, FileTime { seconds: 1, nanos: 0 }, b"one").chain(found.of(4, time, b"one"));
         assert_eq!(others.count(), 0);
         // A directory that became a link is not entered.
         fs::rename(root.join("a"), root.join("c")).unwrap();
         std::os::unix::fs::symlink("c", root.join("a")).unwrap();
-        assert!(found.look(position).is_err());
+        assert!(found.stat(position).is_err());
     }
 }

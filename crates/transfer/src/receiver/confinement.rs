@@ -2,7 +2,7 @@
 
 use icdc_confine::files::Files;
 use icdc_disk::tree::{Directory, Kind, StagingKind, StagingName, Tree};
-use icdc_protocol::message::{Place, ReceiveOptions};
+use icdc_protocol::message::{ReceiveOptions, SourcePosition};
 
 use super::beside::path_beside;
 
@@ -39,7 +39,7 @@ pub(super) fn files(tree: &Tree, destination: &[u8], options: &ReceiveOptions) -
         (Some(_), Some(Kind::Directory | Kind::Symlink)) => located.open_directory().ok(),
         (Some(_), _) => None,
     };
-    let is_above_needed = || place == Some(Place::Named) || may_hold_journal(&located.directory);
+    let is_above_needed = || place == Some(SourcePosition::Named) || may_hold_journal(&located.directory);
     match existing {
         Some(existing) if located.trailing_slash || !is_above_needed() => change(files, &existing),
         Some(existing) => change(change(files, &existing), &located.directory),
@@ -82,7 +82,7 @@ mod tests {
 
     /// Whether a receiver for `destination` beneath a tree with `there/` may make each of the
     /// directories `places`.
-    fn makes(destination: &[u8], place: Option<Place>, places: &[&str]) -> Vec<bool> {
+    fn makes(destination: &[u8], place: Option<SourcePosition>, places: &[&str]) -> Vec<bool> {
         let temporary = tempfile::tempdir().unwrap();
         fs::create_dir_all(temporary.path().join("there/deep")).unwrap();
         let tree = Tree::open(temporary.path()).unwrap();
@@ -102,7 +102,7 @@ mod tests {
             return eprintln!("skipped: {why}");
         }
         assert_eq!(makes(b"there", None, &["there/new", "beside"]), [true, false]);
-        assert_eq!(makes(b"there", Some(Place::Named), &["there/new", "beside"]), [true, true]);
+        assert_eq!(makes(b"there", Some(SourcePosition::Named), &["there/new", "beside"]), [true, true]);
         assert_eq!(makes(b"there/deep/", None, &["there/deep/new", "there/beside"]), [true, false]);
         assert_eq!(makes(b"there/new", None, &["there/new", "beside"]), [true, false]);
         assert_eq!(makes(b"there/a/b//c/", None, &["there/a/b/c", "beside"]), [true, false]);

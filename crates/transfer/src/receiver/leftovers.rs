@@ -25,7 +25,7 @@ use icdc_units::Span;
 
 use super::failure::{self, Failure};
 use super::holder::{Holder, holder};
-use super::staging::{Purpose, Staging, Whose, make_under};
+use super::staging::{Purpose, Staging, Whose, make_under, remove_if_there};
 use super::waiting::WaitPolicy;
 use crate::clock;
 
@@ -298,7 +298,7 @@ fn hold(directory: &Directory, name: &Name, file: &File) -> Result<bool, TreeErr
 fn make_journal(directory: &Directory, staging: Staging) -> Result<File, TreeError> {
     match directory.create_file(&staging.blocks(), 0o600) {
         Err(error) if error.is_existing() => {
-            staging.remove(directory, &[StagingKind::Blocks]);
+            staging.remove(directory, &[StagingKind::Blocks])?;
             directory.create_file(&staging.blocks(), 0o600)
         }
         made => made,
@@ -370,19 +370,28 @@ pub(super) fn discard(directory: &Directory, staging: Staging) {
 }
 
 /// Removes the journals of the published item with the final name `name`.
-pub(super) fn remove_journals(directory: &Directory, name: &Name, whose: Whose) {
+///
+/// # Errors
+/// One of them is still there.
+pub(super) fn remove_journals(directory: &Directory, name: &Name, whose: Whose) -> Result<(), TreeError> {
+    let mut outcome = Ok(());
     for staging in own(directory, name, whose, &[StagingKind::Blocks]) {
         // Beside an unfinished file it is that of another item of this name, which comes later.
         if directory.stat(&staging.part()).is_err() {
-            let _ = directory.remove_file(&staging.blocks());
+            outcome = outcome.and(remove_if_there(directory, &staging.blocks()));
         }
     }
+    outcome
 }
 
 /// Removes all files that an earlier session of this user has left of the item with the final name
 /// `name`, of which nothing more comes.
-pub(super) fn remove_unfinished(directory: &Directory, name: &Name, whose: Whose) {
-    Purpose::item(name, whose).found_again().into_iter().for_each(|staging| staging.remove(directory, &BESIDE));
+///
+/// # Errors
+/// One of them is still there.
+pub(super) fn remove_unfinished(directory: &Directory, name: &Name, whose: Whose) -> Result<(), TreeError> {
+    let names = Purpose::item(name, whose).found_again();
+    names.into_iter().fold(Ok(()), |outcome, staging| outcome.and(staging.remove(directory, &BESIDE)))
 }
 
 /// Staging names under which this user may have left files of the item with the final name `name`.
@@ -448,13 +457,13 @@ mod tests {
         let (_temporary, directory, name) = place();
         let whose = Whose::default();
         let staging = make_files(&directory, &name, whose, None, true).unwrap().unwrap().staging;
-        remove_journals(&directory, &name, Whose(Some([1; 32])));
-        remove_unfinished(&directory, &name, Whose(Some([1; 32])));
+        remove_journals(&directory, &name, Whose(Some([1; 32]))).unwrap();
+        remove_unfinished(&directory, &name, Whose(Some([1; 32]))).unwrap();
         assert!(directory.stat(&staging.part()).is_ok(), "it is another's");
-        remove_journals(&directory, &name, whose);
+        remove_journals(&directory, &name, whose).unwrap();
         assert!(directory.stat(&staging.blocks()).is_ok(), "its unfinished file is still there");
         directory.remove_file(&staging.part()).unwrap();
-        remove_journals(&directory, &name, whose);
+        remove_journals(&directory, &name, whose).unwrap();
         assert!(directory.stat(&staging.blocks()).is_err());
     }
 }

@@ -37,13 +37,13 @@ mod onto_itself;
 mod output;
 mod owners;
 mod parts;
-mod pending;
 mod placement;
 mod progress;
 mod protection;
 mod publishing;
 mod references;
 mod renames;
+mod restored_metadata;
 mod run_log;
 mod same_tree;
 mod shared;
@@ -70,7 +70,7 @@ use icdc_session::SessionError;
 use icdc_session::receiver::tally::Tally;
 use icdc_units::ByteCount;
 
-use self::bases::Bases;
+use self::bases::ReplacedFiles;
 use self::disk_rate::DiskQueue;
 use self::expanding::Expanding;
 use self::hash::Checked;
@@ -169,7 +169,7 @@ fn receive(
         connections: Mutex::default(),
         peer: AtomicU64::new(request.peer.bits()),
         large_files: LargeFiles::default(),
-        bases: Bases::default(),
+        bases: ReplacedFiles::default(),
         wanted: joining.wanted,
         ending: Mutex::default(),
         draining: Once::default(),

@@ -137,6 +137,8 @@ pub(super) struct FileExecutor<'a> {
     reached: HashMap<DirectoryPlace, Whereabouts>,
     /// Directories that are filled under staging names, because theirs belong to something else.
     aside: ById<Aside>,
+    /// First failure to remove something unfinished beside an item; `None` if nothing is left.
+    unremoved: Option<Failure>,
     /// The sources, if they are on this kernel, too.
     sources: Option<Arc<SourcesHere>>,
     /// Rules by which names are never deleted; `None` until the first directory is listed.
@@ -193,6 +195,7 @@ impl<'a> FileExecutor<'a> {
             kept_times: KeptTimes::new(shared.options.dry_run),
             reached: HashMap::new(),
             aside: ById::default(),
+            unremoved: None,
             sources: None,
             protecting: None,
             store: Some(store),
@@ -255,7 +258,7 @@ impl<'a> FileExecutor<'a> {
             NameJob::Stored { id, made, digest, streamed } => {
                 let stored = Stored { digest, is_durable: made.is_durable(), bytes: made.bytes(), streamed };
                 let item = self.book.item(id);
-                if let Some((directory, name)) = item.and_then(|item| self.place(item).ok()) {
+                if let Some((directory, name)) = item.and_then(|item| self.target(item).ok()) {
                     let staged = Staged::new(directory, name, made);
                     self.staged.insert(id, staged);
                 }
@@ -377,7 +380,7 @@ impl<'a> FileExecutor<'a> {
 /// Items and where they are.
 impl FileExecutor<'_> {
     /// Directory that an item goes into, and its name there.
-    fn place(&self, item: &Item) -> Result<(&Directory, Name), Failure> {
+    fn target(&self, item: &Item) -> Result<(&Directory, Name), Failure> {
         let directory = self.directories.get(item.directory)?;
         let name = Name::new(&item.place.name).map_err(|error| error.to_string())?;
         Ok((directory, name))

@@ -20,7 +20,7 @@ pub(super) fn refuse_onto_itself(placement: &Placement, begin: &Begin) -> Result
         if source.kind != SourceKind::Item && above.contains(&identity) {
             return Err(onto_itself(source, &placement.existing().path()));
         }
-        if let Some((directory, name)) = placement.lands(source)
+        if let Some((directory, name)) = placement.target_of(source)
             && let Some(stat) = stat(directory, &name).map_err(refuse)?
             && identities.identity(&stat) == identity
         {

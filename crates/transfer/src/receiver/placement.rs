@@ -14,10 +14,10 @@
 use std::collections::HashSet;
 
 use icdc_disk::tree::{Directory, Kind, Located, Metadata, Name, Tree, TreeError, resembles_staging};
-use icdc_protocol::message::{Begin, Place, Refusal, RefusalKind, Source, SourceKind};
+use icdc_protocol::message::{Begin, Refusal, RefusalKind, Source, SourceKind, SourcePosition};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::item::DirectoryPlace;
-use icdc_session::receiver::book::resume::verdict::{cannot_replace, taken};
+use icdc_session::receiver::book::resume::verdict::{cannot_replace, name_exists};
 
 use super::run_log::RunLog;
 use super::staging::Whose;
@@ -71,7 +71,7 @@ enum Destination {
 pub(super) struct Wanted {
     pub(super) parents: Parents,
     /// Place that an earlier session of the run has given the source.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<SourcePosition>,
     /// Whether a single directory keeps its name in a destination that does not exist yet.
     pub(super) keeps_name: bool,
     /// Whether the destination is a directory in any case.
@@ -94,7 +94,7 @@ impl Destination {
         {
             let (path, source) = (located.path(), path_text(&source.name));
             let reason = format!("{path} is a file; the directory {source} cannot replace it");
-            return Err(refusal(if is_drop_box { taken(&path).into_reason() } else { reason }));
+            return Err(refusal(if is_drop_box { name_exists(&path).into_reason() } else { reason }));
         }
         Ok(Self::Named(located.directory, name))
     }
@@ -132,7 +132,7 @@ impl Placement {
             && !is_directory
             && may_be_the_copy(&located, begin)
             && match place {
-                Some(place) => place == Place::Named,
+                Some(place) => place == SourcePosition::Named,
                 None => RunLog::is_there(&located.directory, &begin.job, located.name.as_ref(), Whose(drop_box)),
             };
         let existing = if is_itself { None } else { existing_directory(&located, drop_box.is_some())? };
@@ -148,7 +148,11 @@ impl Placement {
                     && stat.kind != Kind::Symlink
                 {
                     let what = format!("{} is {}, not a directory", located.path(), stat.kind.described());
-                    return Err(refusal(if drop_box.is_some() { taken(&located.path()).into_reason() } else { what }));
+                    return Err(refusal(if drop_box.is_some() {
+                        name_exists(&located.path()).into_reason()
+                    } else {
+                        what
+                    }));
                 }
                 Destination::InsideNew(located)
             }
@@ -221,7 +225,7 @@ impl Placement {
         let missing = match &self.destination {
             Destination::InsideNew(located) => located.path(),
             Destination::Named(directory, name)
-                if self.place_of_directory().is_some()
+                if self.placing_of_directory().is_some()
                     && directory.stat(name).is_err_and(|error| error.is_missing()) =>
             {
                 directory.path_of(name)
@@ -235,7 +239,7 @@ impl Placement {
 
     /// Directory and name that a source will have where an item exists or may exist; `None` if it
     /// goes into a directory as contents, or into a new one.
-    pub(super) fn lands(&self, source: &Source) -> Option<(&Directory, Name)> {
+    pub(super) fn target_of(&self, source: &Source) -> Option<(&Directory, Name)> {
         match &self.destination {
             Destination::Named(directory, name) => Some((directory, name.clone())),
             Destination::Inside(directory) if source.kind != SourceKind::Contents => {
@@ -248,11 +252,11 @@ impl Placement {
     /// Whether the only source, a directory, becomes the destination or goes into it, as later
     /// sessions of the run are to repeat; `None` for other sources, and for a destination that is
     /// yet to be made.
-    pub(super) fn place_of_directory(&self) -> Option<Place> {
+    pub(super) fn placing_of_directory(&self) -> Option<SourcePosition> {
         let [Source { kind: SourceKind::Directory, .. }] = self.sources.as_slice() else { return None };
         match &self.destination {
-            Destination::Named(..) => Some(Place::Named),
-            Destination::Inside(_) => Some(Place::Inside),
+            Destination::Named(..) => Some(SourcePosition::Named),
+            Destination::Inside(_) => Some(SourcePosition::Inside),
             Destination::InsideNew(_) => None,
         }
     }
@@ -276,7 +280,7 @@ impl Placement {
                 None => located.open_directory().map(|directory| (directory, false)),
             };
             let (directory, made_here) = made.map_err(|error| match error {
-                error if only_new && reveals_contents(&error) => refusal(taken(&located.path()).into_reason()),
+                error if only_new && reveals_contents(&error) => refusal(name_exists(&located.path()).into_reason()),
                 error => refuse(error),
             })?;
             is_new = made_here;

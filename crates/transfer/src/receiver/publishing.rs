@@ -10,17 +10,17 @@ use icdc_disk::tree::{Directory, Kind, Metadata, Name, Stat, TreeError};
 use icdc_protocol::message::{Entry, EntryKind, FileDigest, ReceiveOptions};
 use icdc_session::receiver::book::action::Apart;
 use icdc_session::receiver::book::item::Item;
-use icdc_session::receiver::book::resume::verdict::{cannot_replace, is_in_the_way, taken};
+use icdc_session::receiver::book::resume::verdict::{cannot_replace, is_in_the_way, name_exists};
 use icdc_units::ByteCount;
 
-use super::backups::{Before, unmoved};
+use super::backups::{KeptState, unmoved};
 use super::exchanging::{exchange, has_inode, replaced_meanwhile};
 use super::failure::{self, Failure};
 use super::file_identity::FileIdentity;
 use super::leftovers;
-use super::pending::{metadata, restore};
+use super::restored_metadata::{metadata, restore};
 use super::spellings::{Spelling, Spellings};
-use super::staging::{Staging, Whose};
+use super::staging::{self, Staging, Whose};
 use crate::special;
 
 /// A large file whose contents and metadata are durable, and which only lacks its final name.
@@ -103,7 +103,7 @@ pub(super) enum Replaced<'a> {
     /// Everything but directories.
     AllButDirectories,
     /// This, which is kept, and nothing that has taken the name since.
-    Kept(&'a Before),
+    Kept(&'a KeptState),
 }
 
 /// Returns an error if the name belongs to something that is neither a file nor a directory nor a
@@ -337,7 +337,7 @@ impl Staged {
         if let Replaced::Nothing = replaced {
             // A name that is taken stays so: nothing is gained by keeping what lies beside it.
             return directory.rename_new(&made.staging, directory, name).map_err(|error| match error {
-                TreeError::Exists { .. } => taken(&directory.path_of(name)),
+                TreeError::Exists { .. } => name_exists(&directory.path_of(name)),
                 error => kept_for_later(failure::of_tree(&error)),
             });
         }
@@ -347,7 +347,7 @@ impl Staged {
         let is_special = matches!(item.entry.kind, EntryKind::Special(_));
         let renamed = match replaced {
             // One of its own kind, which has no contents to keep; or a directory, over which it gets no name.
-            Replaced::Kept(Before::Irreplaceable) if is_special => self.rename_over(),
+            Replaced::Kept(KeptState::Irreplaceable) if is_special => self.rename_over(),
             Replaced::Kept(before) => self.replace(before),
             Replaced::Nothing | Replaced::FilesAndLinks | Replaced::AllButDirectories => self.rename_over(),
         };
@@ -364,13 +364,13 @@ impl Staged {
         if made.form == Form::FurtherName {
             // A rename onto a name of the same file does nothing and leaves the staging name
             // behind.
-            let _ = directory.remove_file(&made.staging);
+            staging::remove_if_there(directory, &made.staging).map_err(|error| failure::of_tree(&error))?;
         }
         Ok(())
     }
 
     /// Gives the item its final name in place of nothing but what is known to be kept.
-    fn replace(&self, before: &Before) -> Result<(), Failure> {
+    fn replace(&self, before: &KeptState) -> Result<(), Failure> {
         let Self { directory, name, made } = self;
         let rename_new = || {
             directory.rename_new(&made.staging, directory, name).map_err(|error| match error {
@@ -379,13 +379,13 @@ impl Staged {
             })
         };
         match before {
-            Before::Nothing => rename_new(),
-            Before::Irreplaceable => Err(is_in_the_way(&self.path(), "a directory")),
-            Before::Kept(stat) => match exchange(directory, &made.staging, (name, stat))? {
+            KeptState::Nothing => rename_new(),
+            KeptState::Irreplaceable => Err(is_in_the_way(&self.path(), "a directory")),
+            KeptState::Kept(stat) => match exchange(directory, &made.staging, (name, stat))? {
                 true => Ok(()),
                 false => self.rename_over(),
             },
-            Before::Unlinked(stat, above, backup) => {
+            KeptState::Unlinked(stat, above, backup) => {
                 let moved = directory.rename(name, above, backup);
                 moved.map_err(|error| unmoved((directory, name), (above, backup), &error))?;
                 if !has_inode(above, backup, (stat.dev, stat.ino)) {
@@ -455,26 +455,39 @@ impl Staged {
 
     /// Removes the journal of the item's blocks, once it has its final name. A journal beside an
     /// unfinished file is that of another session, which has restarted the item meanwhile.
-    pub(super) fn remove_journal(&self) {
-        if let Some(Durable { journal: Some(journal), .. }) = &self.made.durable
-            && self.directory.stat(&self.made.staging).is_err()
-        {
-            let _ = self.directory.remove_file(journal);
+    ///
+    /// # Errors
+    /// The journal is still there.
+    pub(super) fn remove_journal(&self) -> Result<(), TreeError> {
+        match &self.made.durable {
+            Some(Durable { journal: Some(journal), .. }) if self.directory.stat(&self.made.staging).is_err() => {
+                staging::remove_if_there(&self.directory, journal)
+            }
+            _ => Ok(()),
         }
     }
 
     /// Removes the item with its journal: no later run can publish it.
-    pub(super) fn remove(&self) {
-        if self.is_staged() && self.directory.remove_file(&self.made.staging).is_ok() {
-            self.remove_journal();
+    ///
+    /// # Errors
+    /// One of them is still there.
+    pub(super) fn remove(&self) -> Result<(), TreeError> {
+        if self.is_staged() {
+            staging::remove_if_there(&self.directory, &self.made.staging)?;
+            self.remove_journal()?;
         }
+        Ok(())
     }
 
     /// Removes the item, unless a later run can publish it as it is.
-    pub(super) fn discard(&self) {
+    ///
+    /// # Errors
+    /// It is still there.
+    pub(super) fn discard(&self) -> Result<(), TreeError> {
         let is_kept = self.made.durable.as_ref().is_some_and(|durable| durable.journal.is_some());
-        if !is_kept && self.is_staged() {
-            let _ = self.directory.remove_file(&self.made.staging);
+        match !is_kept && self.is_staged() {
+            true => staging::remove_if_there(&self.directory, &self.made.staging),
+            false => Ok(()),
         }
     }
 }

@@ -15,9 +15,9 @@ use super::beside::path_beside;
 use super::candidates::Location;
 use super::failure::{self, Failure};
 use super::leftovers;
-use super::pending::{metadata, restore};
 use super::placement::{Placement, place_of, refusal, refuse};
 use super::publishing::Made;
+use super::restored_metadata::{metadata, restore};
 use super::staging::Whose;
 use crate::path_text;
 

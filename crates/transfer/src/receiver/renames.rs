@@ -43,7 +43,7 @@ impl Renames {
     pub(super) fn find(&self, name: &Name, size: u64, [time, shown]: [FileTime; 2]) -> Option<Vec<FoundFile>> {
         let index = self.index.as_ref()?;
         let look = |position: usize| {
-            let stat = index.look(position).ok()?;
+            let stat = index.stat(position).ok()?;
             let is_alike = stat.kind == Kind::File && stat.size == size && [time, shown].contains(&stat.mtime);
             is_alike.then_some(FoundFile { position, stat })
         };

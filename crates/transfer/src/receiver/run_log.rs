@@ -453,7 +453,8 @@ fn remove_left_behind(base: &Directory, path: &[u8], whose: Whose) {
         .try_fold(base.clone(), |directory, component| directory.open_directory(&Name::new(component).ok()?).ok());
     let Some(directory) = directory else { return };
     let before = directory.own_stat();
-    remove_unfinished(&directory, &name, whose);
+    // What stays is removed with the item itself, or with what the source has no more.
+    let _ = remove_unfinished(&directory, &name, whose);
     // The directory was finished, its time included, when this was still in it.
     if let (Ok(before), Ok(after)) = (before, directory.own_stat())
         && before.mtime != after.mtime

@@ -8,7 +8,7 @@ use icdc_disk::BlockPool;
 use icdc_disk::tree::Tree;
 use icdc_link::LinkControl;
 use icdc_protocol::Features;
-use icdc_protocol::message::{Feedback, Message, NoticeKind, Place, Ready, ReceiveOptions, TransferId};
+use icdc_protocol::message::{Feedback, Message, NoticeKind, Ready, ReceiveOptions, SourcePosition, TransferId};
 use icdc_rate::disk_ceiling::Load;
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::Ending;
@@ -16,7 +16,7 @@ use icdc_session::receiver::frames_arrived::Connections;
 use icdc_session::receiver::tally::Tally;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-use super::bases::Bases;
+use super::bases::ReplacedFiles;
 use super::disk_rate::DiskQueue;
 use super::expanding::Expanding;
 use super::large_files::LargeFiles;
@@ -116,7 +116,7 @@ pub(super) struct Shared<'a> {
     pub(super) connections: Mutex<Connections>,
     pub(super) large_files: LargeFiles,
     /// Files at the destination with which large files are compared.
-    pub(super) bases: Bases,
+    pub(super) bases: ReplacedFiles,
     /// Takes how many connections the sender needs; `None` at the end that does not make them.
     pub(super) wanted: Option<&'a Channel<u8>>,
     pub(super) ending: Mutex<Ending>,
@@ -139,7 +139,7 @@ pub(super) struct Shared<'a> {
     pub(super) noticed: Mutex<Notices>,
     pub(super) writes: Activity,
     /// Place of the source at the destination, for further sessions of the run.
-    pub(super) place: OnceLock<Place>,
+    pub(super) place: OnceLock<SourcePosition>,
     /// The accounts of this host, as far as owners are restored by names or rules.
     pub(super) owners: &'a OwnerLookup,
     /// Digests that earlier runs have kept of files here.

@@ -125,28 +125,29 @@ impl Staging {
         kinds.iter().all(|kind| Obstruction::of(directory, self.name(*kind)).is_none())
     }
 
-    /// Removes this user's files under the names of these kinds, as far as possible.
-    pub(super) fn remove(self, directory: &Directory, kinds: &[StagingKind]) {
-        let _ = self.clear(directory, kinds);
+    /// Removes this user's files under the names of these kinds, as far as others' leave them alone.
+    ///
+    /// # Errors
+    /// A file of this user is still there.
+    pub(super) fn remove(self, directory: &Directory, kinds: &[StagingKind]) -> Result<(), TreeError> {
+        self.clear(directory, kinds).map(drop)
     }
 
     /// Removes this user's files under the names of these kinds. Returns the obstruction if a name
-    /// could not be cleared.
-    fn clear(self, directory: &Directory, kinds: &[StagingKind]) -> Option<Obstruction> {
+    /// is another user's.
+    fn clear(self, directory: &Directory, kinds: &[StagingKind]) -> Result<Option<Obstruction>, TreeError> {
         for kind in kinds {
             let name = self.name(*kind);
             match Obstruction::of(directory, name.clone()) {
-                None => {
-                    let _ = directory.remove_file(&name);
-                }
+                None => remove_if_there(directory, &name)?,
                 // Only data gets an owner; journals stay with the user who writes them.
                 Some(_) if *kind == StagingKind::Part && cleared_by_root(directory, &name) => {}
                 // What a mirror has replaced, and was killed before it could remove it.
                 Some(holder) if holder.stat.kind == Kind::Directory && directory.remove_directory(&name).is_ok() => {}
-                Some(holder) => return Some(holder),
+                Some(holder) => return Ok(Some(holder)),
             }
         }
-        None
+        Ok(None)
     }
 }
 
@@ -167,7 +168,8 @@ pub(super) fn make_under<T>(
                 Err(error) if !error.is_existing() => return Err(failure::of_tree(&error)),
                 Err(error) => last = Some(failure::of_tree(&error)),
             }
-            if let Some(holder) = staging.clear(directory, kinds) {
+            // A file that stays would be found by a later run, or lie in a finished copy.
+            if let Some(holder) = staging.clear(directory, kinds).map_err(|error| failure::of_tree(&error))? {
                 last = Some(holder.failure(directory));
                 break;
             }
@@ -198,6 +200,17 @@ impl Obstruction {
             "{path}: {found} of user {user} has this name, which is needed for an unfinished file; have it removed, or \
              choose a directory in which others cannot make files"
         ))
+    }
+}
+
+/// Removes the file with this staging name.
+///
+/// # Errors
+/// It is still there.
+pub(super) fn remove_if_there(directory: &Directory, name: &Name) -> Result<(), TreeError> {
+    match directory.remove_file(name) {
+        Err(error) if error.is_missing() => Ok(()),
+        removed => removed,
     }
 }
 

@@ -35,7 +35,7 @@ use super::input::Input;
 use super::last_blocks::{divided, form};
 use super::listed::ListAnswers;
 use super::misstated::Held;
-use super::moved::{Last, Leaving, RemovalJob, Removals, TOO_MANY};
+use super::moved::{ItemToRemove, Last, RemovalJob, Removals, TOO_MANY};
 use super::owner_names::AnnouncedOwners;
 use super::selection::Selection;
 use super::sending_link::FirstConnection;
@@ -90,7 +90,7 @@ pub(super) struct Contents {
 
 /// Location of an announced item at the source (directory, name, device), with what is kept of the
 /// item until its outcome is known.
-pub(super) struct Place {
+pub(super) struct PendingItem {
     pub(super) directory: Directory,
     pub(super) name: Name,
     /// Device number of the file system that holds it.
@@ -98,7 +98,7 @@ pub(super) struct Place {
     /// Contents of the file if they were read before it was announced.
     pub(super) held: Option<Held>,
     /// The item as it is to be removed at the source; `None` if it stays.
-    pub(super) leaving: Option<Box<Leaving>>,
+    pub(super) leaving: Option<Box<ItemToRemove>>,
     /// The item as it has settled; `None` unless its source is followed.
     pub(super) followed: Option<Box<Settled>>,
 }
@@ -131,7 +131,7 @@ impl Jobs {
 struct SessionState {
     machine: Sender,
     /// Locations of the pending items.
-    places: ById<Place>,
+    places: ById<PendingItem>,
     /// Queues of the reading threads; `None` when the session is over.
     jobs: Option<Jobs>,
     /// Items to be removed at the source.
@@ -150,7 +150,7 @@ struct SessionState {
 struct Outside {
     events: Vec<Event>,
     /// Places of items that are done: their directories may be closed now.
-    left: Vec<Place>,
+    left: Vec<PendingItem>,
     /// Numbers of the connections after the first that have ended.
     lost: Vec<u8>,
     answered: bool,
@@ -183,7 +183,7 @@ pub(super) struct Executor<'a> {
     /// Features that the receiver supports, as bits.
     peer: AtomicU64,
     /// Place that the receiver has given the source.
-    placed: OnceLock<message::Place>,
+    placed: OnceLock<message::SourcePosition>,
     pub(super) link: LinkControl,
     /// Tuning of the link's socket; `None` for a link that is not TCP.
     pub(super) tuned: Option<Tuned>,
@@ -537,7 +537,7 @@ impl<'a> Executor<'a> {
     }
 
     /// Announces the item found at `place`; returns its entry id.
-    pub(super) fn announce(&self, found: Found, place: Place) -> EntryId {
+    pub(super) fn announce(&self, found: Found, place: PendingItem) -> EntryId {
         self.tell_owners(&found);
         self.with_state(|state| {
             let id = state.machine.announce(found);
@@ -548,7 +548,7 @@ impl<'a> Executor<'a> {
 
     /// Announces a directory; returns its entry id. `leaving`: the directory as it is to be removed
     /// at the source.
-    pub(super) fn announce_directory(&self, found: Found, leaving: Option<Leaving>) -> EntryId {
+    pub(super) fn announce_directory(&self, found: Found, leaving: Option<ItemToRemove>) -> EntryId {
         self.tell_owners(&found);
         self.with_state(|state| {
             let id = state.machine.announce(found);
@@ -567,7 +567,7 @@ impl<'a> Executor<'a> {
 
     /// Takes an item that is to be removed at the source, with its directory; `None` if the session
     /// is over.
-    pub(super) fn take_leaving(&self, id: EntryId) -> Option<(Directory, Box<Leaving>)> {
+    pub(super) fn take_leaving(&self, id: EntryId) -> Option<(Directory, Box<ItemToRemove>)> {
         let mut state = self.lock();
         if state.removals.is_closed() {
             return None;
@@ -577,7 +577,7 @@ impl<'a> Executor<'a> {
     }
 
     /// Takes a directory that is to be removed at the source; `None` if the session is over.
-    pub(super) fn take_leaving_directory(&self, id: EntryId) -> Option<Leaving> {
+    pub(super) fn take_leaving_directory(&self, id: EntryId) -> Option<ItemToRemove> {
         let mut state = self.lock();
         if state.removals.is_closed() { None } else { state.removals.directories.remove(&id) }
     }
@@ -658,7 +658,7 @@ impl<'a> Executor<'a> {
 
     /// Whether the only source, a directory, became the destination or went into it, as the
     /// receiver has told; `None` while that is unknown.
-    pub(super) fn placed(&self) -> Option<message::Place> {
+    pub(super) fn placed(&self) -> Option<message::SourcePosition> {
         self.placed.get().copied()
     }
 
@@ -798,7 +798,7 @@ fn contents(state: &SessionState, id: EntryId) -> Option<Contents> {
     let EntryKind::File { size, version, sparse, .. } = state.machine.item(id)?.entry.kind else {
         return None;
     };
-    let Place { directory, name, held, .. } = state.places.get(&id)?;
+    let PendingItem { directory, name, held, .. } = state.places.get(&id)?;
     let (directory, name, held) = (directory.clone(), name.clone(), held.clone());
     Some(Contents { id, directory, name, size, version, sparse, held })
 }

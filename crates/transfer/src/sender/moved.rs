@@ -31,7 +31,7 @@ pub(super) enum RemovalJob {
 }
 
 /// An announced item that is to be removed at the source. It holds no descriptor of its own.
-pub(super) struct Leaving {
+pub(super) struct ItemToRemove {
     /// Directory of the source that was named.
     pub(super) root: Directory,
     /// Directory of the item.
@@ -49,7 +49,7 @@ pub(super) struct Leaving {
 pub(super) struct Last {
     /// Path of the item from the source's parent.
     pub(super) path: Vec<u8>,
-    pub(super) leaving: Leaving,
+    pub(super) leaving: ItemToRemove,
 }
 
 /// Items that are to be removed at the source.
@@ -58,7 +58,7 @@ pub(super) struct Removals {
     /// Queue of the thread that removes; `None` when the session is over, or removes nothing.
     jobs: Option<Channel<RemovalJob>>,
     /// Announced directories that are not done.
-    pub(super) directories: ById<Leaving>,
+    pub(super) directories: ById<ItemToRemove>,
     last: Vec<Last>,
 }
 
@@ -105,7 +105,7 @@ impl Removals {
     }
 }
 
-impl Leaving {
+impl ItemToRemove {
     /// Removes the item, which is no directory, from its directory, unless it has changed since it
     /// was announced.
     pub(super) fn remove_from(&self, directory: &Directory) -> Removed {
@@ -172,7 +172,7 @@ impl Leaving {
             _ => &self.stat,
         };
         // The file has another time of change without this name.
-        let file = directory.place(&self.name);
+        let file = directory.open_reference(&self.name);
         let outcome = self.remove_version(&directory, version);
         let left = match (&outcome, file) {
             (Removed::Gone, Ok(file)) => Stat::of(file).ok(),

@@ -99,7 +99,7 @@ impl Sources {
     /// copies; `None` leaves all. Its id replaces the job's, so that an interrupted run is
     /// recognized on every host that has the selection.
     #[must_use]
-    pub fn selected(mut self, selection: Option<Arc<Selection>>) -> Self {
+    pub fn restricted_to(mut self, selection: Option<Arc<Selection>>) -> Self {
         if let Some(selection) = &selection {
             self.job = *blake3::Hasher::new_derive_key("icdc job of a selection 1")
                 .update(selection.id())
@@ -146,7 +146,7 @@ impl Sources {
                 Ok(stat) if seen.insert((stat.dev, stat.ino)) => files.read(&root.directory),
                 Ok(_) | Err(_) => files,
             },
-            Some(name) => match root.directory.place(name) {
+            Some(name) => match root.directory.open_reference(name) {
                 Ok(place) => files.read(&place),
                 // It was removed, and there is nothing to read.
                 Err(_) => files,

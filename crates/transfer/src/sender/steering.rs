@@ -109,7 +109,7 @@ impl<'a> Steering<'a> {
             actions.into_iter().partition(|action| matches!(action, Action::SetCeiling(..) | Action::Open));
         self.carry_out(ceilings);
         if let (Some(info), Some(tuned), Some(state)) = (&first, &self.executor.tuned, state) {
-            tuned.look(now, info, state);
+            tuned.update_algorithm(now, info, state);
         }
         drop(turn);
         self.carry_out(others);

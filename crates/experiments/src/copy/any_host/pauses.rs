@@ -50,7 +50,7 @@ impl Pauses {
             let over = Arc::clone(&over);
             let (sender, ready) = std::sync::mpsc::channel();
             spinners.threads.push(thread::spawn(move || {
-                let placed = placement::stay_on(&[processor]).and_then(|()| precedence::take(PRIORITY));
+                let placed = placement::stay_on(&[processor]).and_then(|()| precedence::raise_priority(PRIORITY));
                 let may_spin = placed.is_ok();
                 // The starting thread waits for this.
                 let _ = sender.send(placed);

@@ -30,7 +30,7 @@ pub(crate) fn largest<T, const N: usize>(
         let watching = scope.spawn(|| {
             let mut largest = [ByteCount::ZERO; N];
             while !over.load(Ordering::Relaxed) {
-                look(&inodes, &mut largest);
+                take_sample(&inodes, &mut largest);
                 clock::sleep_until(clock::now() + STEP);
             }
             largest
@@ -44,7 +44,7 @@ pub(crate) fn largest<T, const N: usize>(
 
 /// Takes a sample: raises `largest` to the peaks of the processes in the network namespaces
 /// `inodes`.
-fn look(inodes: &[u64], largest: &mut [ByteCount]) {
+fn take_sample(inodes: &[u64], largest: &mut [ByteCount]) {
     let Ok(entries) = fs::read_dir("/proc") else { return };
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
         let Ok(namespace) = fs::metadata(path.join("ns/net")) else { continue };

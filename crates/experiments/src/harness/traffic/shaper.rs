@@ -53,16 +53,16 @@ impl Target {
 /// A running shaper; ended when dropped.
 #[derive(Default)]
 pub(crate) struct Shaping {
-    _policy: Option<InForce>,
+    _policy: Option<PolicyInForce>,
     _pacer: Option<WirePacer>,
 }
 
 /// A pacing policy (`icdc pace policy`) that has been added, and is removed when this is dropped.
-pub(crate) struct InForce {
+pub(crate) struct PolicyInForce {
     remove: Command,
 }
 
-impl InForce {
+impl PolicyInForce {
     /// Adds a policy for connections to the addresses `to`, with these options (`arguments`).
     /// `icdc` makes the command that starts the program.
     pub(crate) fn put(icdc: impl Fn() -> Command, to: &str, arguments: &[&str]) -> Result<Self, ExperimentError> {
@@ -83,7 +83,7 @@ impl InForce {
     }
 }
 
-impl Drop for InForce {
+impl Drop for PolicyInForce {
     fn drop(&mut self) {
         // A policy that could not be removed is shown by `icdc pace policy list`.
         let _ = self.remove.output();
@@ -116,7 +116,7 @@ impl Shaper {
                 let (rate, burst) = (format!("{rate:#}"), burst.map(|segments| segments.to_string()));
                 let mut arguments = vec!["--rate", &rate];
                 arguments.extend(burst.iter().flat_map(|segments| ["--burst", segments]));
-                Ok(Shaping { _policy: Some(InForce::put(icdc, to, &arguments)?), ..Shaping::default() })
+                Ok(Shaping { _policy: Some(PolicyInForce::put(icdc, to, &arguments)?), ..Shaping::default() })
             }
             Self::Wire(rate) | Self::Timer(rate) => {
                 let mode = if matches!(self, Self::Wire(_)) { "gap" } else { "timer" };

@@ -11,7 +11,7 @@ use icdc_units::ByteCount;
 use super::Book;
 use super::action::{Action, Answer, Examination, NewDirectory, Notification, Question, Target};
 use super::attributes;
-use super::item::{DirectoryId, DirectoryPlace, Item, Place};
+use super::item::{DirectoryId, DirectoryPlace, FinalName, Item};
 use super::levels::{DirectoryState, Level, misplaced};
 use super::links::Progress;
 use super::state::{Announced, Draft, ItemState, Phase, SessionStage, Tracked};
@@ -239,7 +239,7 @@ impl<P> Book<P> {
                 }
                 DirectoryState::Exists(place) if !self.settings.options.dry_run => {
                     level.lot = Some(self.batch.touch(place.device));
-                    self.deliver_directory(id);
+                    self.add_directory_receipt_line(id);
                 }
                 _ => {}
             }
@@ -300,7 +300,7 @@ impl<P> Book<P> {
                 return Admitted::Answered(self.would_receive(&entry, path));
             }
         };
-        let place = Place { directory: directory_place, name };
+        let place = FinalName { directory: directory_place, name };
         let source = self.levels.source_of(&entry);
         let id = entry.id;
         self.levels.count_child(&entry);

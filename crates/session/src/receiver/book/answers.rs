@@ -83,7 +83,7 @@ impl<P> Book<P> {
             Ok(Verdict::Have(digest)) => Some(self.have(id, digest, None)),
             Ok(Verdict::TakenOver(digest)) => {
                 self.notify(Notification::TakenOver { size });
-                self.deliver(id, Status::Earlier, Some(digest));
+                self.add_receipt_line(id, Status::Earlier, Some(digest));
                 self.leave(id, Progress::Published);
                 Some(Want::TakenOver(digest))
             }
@@ -208,7 +208,7 @@ impl<P> Book<P> {
             let (size, path) = (item.size(), item.path.clone());
             self.notify(Notification::Kept { path, size, why });
         }
-        self.deliver(id, Status::Kept, None);
+        self.add_receipt_line(id, Status::Kept, None);
         self.leave(id, Progress::Kept);
         Want::Keep(why)
     }
@@ -226,7 +226,7 @@ impl<P> Book<P> {
             }
             self.notify(Notification::Skipped { path, size, is_file });
         }
-        self.deliver(id, Status::Equal, None);
+        self.add_receipt_line(id, Status::Equal, None);
         self.leave(id, Progress::Published);
         Want::Skip
     }
@@ -257,7 +257,7 @@ impl<P> Book<P> {
             }
             self.notify(Notification::Had { size, digest });
         }
-        self.deliver(id, Status::Stored, Some(digest));
+        self.add_receipt_line(id, Status::Stored, Some(digest));
         self.leave(id, Progress::Published);
         Want::Have(digest)
     }

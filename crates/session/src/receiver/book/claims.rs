@@ -8,21 +8,21 @@ use std::collections::{HashMap, VecDeque};
 
 use icdc_protocol::message::EntryId;
 
-use super::item::Place;
+use super::item::FinalName;
 
 /// Names that are being made, and the items that wait for them.
 #[derive(Default)]
 pub(super) struct Claims {
     /// Claimed names, each with the items that wait for it in the order of their arrival.
-    held: HashMap<Place, VecDeque<EntryId>>,
+    held: HashMap<FinalName, VecDeque<EntryId>>,
     /// Names that are released and for which an item waits.
-    released: Vec<Place>,
+    released: Vec<FinalName>,
 }
 
 impl Claims {
     /// Claims a name for the item `id`; false if an earlier item holds it, for which `id` has to
     /// wait.
-    pub(super) fn hold_or_wait(&mut self, place: &Place, id: EntryId) -> bool {
+    pub(super) fn hold_or_wait(&mut self, place: &FinalName, id: EntryId) -> bool {
         if let Some(waiting) = self.held.get_mut(place) {
             waiting.push_back(id);
             return false;
@@ -32,7 +32,7 @@ impl Claims {
     }
 
     /// Releases a name whose item is done.
-    pub(super) fn release(&mut self, place: Place) {
+    pub(super) fn release(&mut self, place: FinalName) {
         match self.held.get(&place) {
             Some(waiting) if !waiting.is_empty() => self.released.push(place),
             _ => drop(self.held.remove(&place)),
@@ -53,8 +53,10 @@ mod tests {
 
     #[test]
     fn a_name_is_held_by_one_after_the_other_in_the_order_of_their_announcement() {
-        let place =
-            |name: &str| Place { directory: DirectoryPlace { device: 1, inode: 1 }, name: name.as_bytes().to_vec() };
+        let place = |name: &str| FinalName {
+            directory: DirectoryPlace { device: 1, inode: 1 },
+            name: name.as_bytes().to_vec(),
+        };
         let mut claims = Claims::default();
         assert!(claims.hold_or_wait(&place("x"), 0) && claims.hold_or_wait(&place("y"), 1));
         assert!(!claims.hold_or_wait(&place("x"), 2) && !claims.hold_or_wait(&place("x"), 3));

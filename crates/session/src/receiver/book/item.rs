@@ -26,7 +26,7 @@ pub struct DirectoryPlace {
 
 /// A name at the destination, which one item at a time may make.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct FinalName {
     /// Identity of the directory.
     pub directory: DirectoryPlace,
     /// Name in the directory: one path component.
@@ -43,7 +43,7 @@ pub struct Item {
     /// The directory into which the item goes.
     pub directory: DirectoryId,
     /// Directory and name that the item gets there.
-    pub place: Place,
+    pub place: FinalName,
     /// Number of the source to which the item belongs.
     pub source: u32,
 }

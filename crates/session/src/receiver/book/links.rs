@@ -136,7 +136,7 @@ impl Links {
 mod tests {
     use icdc_protocol::message::{Entry, EntryKind, Parent};
 
-    use super::super::item::Place;
+    use super::super::item::FinalName;
     use super::*;
 
     fn item(id: EntryId, name: &[u8]) -> Item {
@@ -152,7 +152,7 @@ mod tests {
             xattrs: Vec::new(),
         };
         let directory = DirectoryPlace { device: 1, inode: 1 };
-        let place = Place { directory, name: name.to_vec() };
+        let place = FinalName { directory, name: name.to_vec() };
         Item { entry, path: name.to_vec(), directory: DirectoryId::Entry(0), place, source: 0 }
     }
 

@@ -100,7 +100,7 @@ impl<P> Book<P> {
         }
         let (digest, bytes) = (origin.digest(), *bytes);
         let replacement = Replacement::Item { item: item.clone(), digest, bytes };
-        self.deliver(id, Status::Stored, digest);
+        self.add_receipt_line(id, Status::Stored, digest);
         self.leave(id, Progress::Published);
         self.completed(id, replacement);
         true

@@ -53,13 +53,13 @@ struct Accounts {
 /// A rule, and the number here of its target.
 #[derive(Debug)]
 struct Rule {
-    from: From,
+    from: OwnerMatcher,
     to: u32,
 }
 
 /// The users or groups of the sender that a rule is about, with its pattern of names compiled.
 #[derive(Debug)]
-enum From {
+enum OwnerMatcher {
     Ids(u32, u32),
     Name(Vec<u8>),
     Names(Box<NamePattern>),
@@ -114,7 +114,8 @@ impl Owners {
 impl Accounts {
     /// The mapping of users, or of groups, by these rules, whose targets have these numbers here.
     fn new(by: OwnersBy, rules: &[OwnerRule], targets: &[u32]) -> Self {
-        let rules = rules.iter().zip(targets).map(|(rule, to)| Rule { from: From::new(&rule.from), to: *to }).collect();
+        let rules =
+            rules.iter().zip(targets).map(|(rule, to)| Rule { from: OwnerMatcher::new(&rule.from), to: *to }).collect();
         Self { by, rules, told: HashMap::new() }
     }
 
@@ -147,7 +148,7 @@ impl Accounts {
     }
 }
 
-impl From {
+impl OwnerMatcher {
     /// Compiles whom a rule is about; a pattern without wildcards is a name.
     fn new(from: &OwnerPattern) -> Self {
         match from {

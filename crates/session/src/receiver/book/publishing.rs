@@ -394,7 +394,7 @@ impl<P> Book<P> {
                     (Status::Stored, origin.digest())
                 }
             };
-            self.deliver(*id, status, digest);
+            self.add_receipt_line(*id, status, digest);
         }
         self.answer_each(answers);
         for done in done.chunks(MAX_DONE) {

@@ -18,7 +18,7 @@ use crate::receipt::MAX_WAITING_AT_RECEIVER;
 
 impl<P> Book<P> {
     /// Adds the line of a tracked item that the destination has to the receipt, if one is made.
-    pub(super) fn deliver(&mut self, id: EntryId, status: Status, digest: Option<FileDigest>) {
+    pub(super) fn add_receipt_line(&mut self, id: EntryId, status: Status, digest: Option<FileDigest>) {
         let Some(Tracked { item, .. }) = self.items.get(&id) else { return };
         if let ReceiptStage::Listing { lines, .. } = &mut self.receipt {
             lines.settle(id, &Line::of(&item.entry, status, digest, &item.path));
@@ -27,7 +27,7 @@ impl<P> Book<P> {
     }
 
     /// Adds the line of a directory that the destination has to the receipt, if one is made.
-    pub(super) fn deliver_directory(&mut self, id: EntryId) {
+    pub(super) fn add_directory_receipt_line(&mut self, id: EntryId) {
         let ReceiptStage::Listing { lines, .. } = &mut self.receipt else { return };
         if let Some(level) = self.levels.get_mut(id) {
             lines.settle(id, &Line::of(&level.entry, Status::Stored, None, &level.path));
@@ -43,7 +43,7 @@ impl<P> Book<P> {
     }
 
     /// Records the name of the snapshot that the items are in, for the receipt.
-    pub(super) fn deliver_snapshot(&mut self, time: SnapshotTime) {
+    pub(super) fn note_receipt_snapshot(&mut self, time: SnapshotTime) {
         if let ReceiptStage::Listing { snapshot, .. } = &mut self.receipt {
             *snapshot = Some(time);
         }

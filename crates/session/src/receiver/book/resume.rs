@@ -27,7 +27,7 @@ use self::equality::{amendment, as_published, equal, is_newer, is_same_link, sam
 use self::facts::{Facts, Kind, Lookup, PublishedBy};
 use self::journal::{renamed, whole_digest};
 use self::references::{find_basis, find_reference};
-use self::verdict::{Verdict, cannot_replace, is_in_the_way, taken};
+use self::verdict::{Verdict, cannot_replace, is_in_the_way, name_exists};
 use super::action::{Method, Question, Reference, ReferencePlace};
 use super::item::Item;
 use crate::Failure;
@@ -74,7 +74,7 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
     }
     // The failure discloses no more than the one in making it does.
     if only_new && facts.stat().is_some() {
-        return Ok(Verdict::Taken(taken(&facts.shown())));
+        return Ok(Verdict::Taken(name_exists(&facts.shown())));
     }
     if question == Question::Anything
         && !(options.delete.is_some() && is_obstructed(facts))

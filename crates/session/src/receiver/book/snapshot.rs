@@ -43,14 +43,14 @@ impl<P> Book<P> {
         self.answered(Answer::SnapshotMade);
         match outcome {
             Ok(MadeSnapshot { time, all }) => {
-                self.deliver_snapshot(time);
+                self.note_receipt_snapshot(time);
                 self.tell_snapshot(SnapshotNews::Made(time));
                 match self.settings.options.snapshot.and_then(|snapshot| snapshot.keep) {
                     Some(keep) => {
                         self.snapshot = SnapshotStage::Removing;
                         self.ask(Action::RemoveSnapshots(expired(keep, time, all)));
                     }
-                    None => self.end_snapshot(),
+                    None => self.end_snapshot_stage(),
                 }
             }
             Err(failure) => {
@@ -70,7 +70,7 @@ impl<P> Book<P> {
                 Err(failure) => SnapshotNews::Stays { time, reason: clip(failure.into_reason()) },
             });
         }
-        self.end_snapshot();
+        self.end_snapshot_stage();
         self.proceed();
     }
 
@@ -78,7 +78,7 @@ impl<P> Book<P> {
     pub(super) fn refuse_snapshot(&mut self, reason: String) {
         self.fail_receipt(b"the snapshot");
         self.tell_snapshot(SnapshotNews::NotMade(clip(reason)));
-        self.end_snapshot();
+        self.end_snapshot_stage();
     }
 
     /// Tells the user and the sender what has become of the snapshot, or of an older one.
@@ -89,7 +89,7 @@ impl<P> Book<P> {
 
     /// Ends the stage of the destination's snapshot, made or refused, and tells the sender, which
     /// waits for it, that nothing more is deleted.
-    fn end_snapshot(&mut self) {
+    fn end_snapshot_stage(&mut self) {
         self.snapshot = SnapshotStage::Ended;
         self.reply(Message::Deletion(Deletion::Ended));
     }

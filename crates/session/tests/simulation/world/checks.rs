@@ -55,17 +55,17 @@ impl World {
         if *forged {
             return;
         }
-        let (window, kept) = (self.plan.window, sender.machine().kept());
-        self.most_announced = self.most_announced.max(kept.items);
+        let (window, backlog) = (self.plan.window, sender.machine().backlog());
+        self.most_announced = self.most_announced.max(backlog.items);
         let bytes = |directories: usize| window.bytes + ByteCount::new(HEAVIEST * (1 + directories as u64));
         let mut problem = None;
-        if kept.items > window.items || kept.bytes > bytes(0) {
-            problem = Some(format!("the sender keeps {kept:?} of a window of {window:?}"));
+        if backlog.items > window.items || backlog.bytes > bytes(0) {
+            problem = Some(format!("the sender keeps {backlog:?} of a window of {window:?}"));
         }
         if let Some(receiver) = receiver {
-            let kept = receiver.names.book.kept();
-            if kept.items > window.items + GIVEN_UP || kept.bytes > bytes(kept.directories + GIVEN_UP) {
-                problem = Some(format!("the book keeps {kept:?} of a window of {window:?}"));
+            let backlog = receiver.names.book.backlog();
+            if backlog.items > window.items + GIVEN_UP || backlog.bytes > bytes(backlog.directories + GIVEN_UP) {
+                problem = Some(format!("the book keeps {backlog:?} of a window of {window:?}"));
             }
             if receiver.is_overfull() {
                 problem = Some("more blocks have arrived than the ring has".into());
@@ -196,13 +196,13 @@ pub(super) fn left_in_mind(session: &Session, outcome: &Result<(), SessionError>
     if outcome.is_err() {
         return None;
     }
-    let kept = receiver.names.book.kept();
-    if kept != Pending::default() {
-        return Some(format!("the book keeps {kept:?} of a session that is complete"));
+    let backlog = receiver.names.book.backlog();
+    if backlog != Pending::default() {
+        return Some(format!("the book keeps {backlog:?} of a session that is complete"));
     }
-    let kept = sender.machine().kept();
-    if sender.machine().is_settled() && kept != Pending::default() {
-        return Some(format!("the sender keeps {kept:?} of a session that is complete"));
+    let backlog = sender.machine().backlog();
+    if sender.machine().is_settled() && backlog != Pending::default() {
+        return Some(format!("the sender keeps {backlog:?} of a session that is complete"));
     }
     // Of what has failed, nobody sends what got lost.
     if receiver.filling() > 0 && receiver.names.failed() + sender.machine().counts().failed == 0 {

@@ -4,7 +4,7 @@ use icdc_protocol::message::EntryId;
 use icdc_session::receiver::book::action::Publication;
 use icdc_session::receiver::book::item::DirectoryId;
 
-use super::super::backups::{Backups, Before, Kept, Old};
+use super::super::backups::{Backups, Kept, KeptState, Old};
 use super::super::failure::{self, Failure};
 use super::FileExecutor;
 
@@ -19,7 +19,7 @@ impl FileExecutor<'_> {
             .collect();
         if let Err(error) = self.directories.flush(&backups.take_unflushed()) {
             let failure = failure::of_tree(&error);
-            kept.values_mut().filter(|kept| matches!(kept, Ok(Before::Kept(_)))).for_each(|kept| {
+            kept.values_mut().filter(|kept| matches!(kept, Ok(KeptState::Kept(_)))).for_each(|kept| {
                 *kept = Err(failure.clone());
             });
         }
@@ -28,9 +28,9 @@ impl FileExecutor<'_> {
     }
 
     /// Makes the backup of what the staged item `id` is about to replace.
-    fn keep_before(&self, backups: &mut Backups, id: EntryId) -> Result<Before, Failure> {
+    fn keep_before(&self, backups: &mut Backups, id: EntryId) -> Result<KeptState, Failure> {
         let item = self.item(id)?;
-        let (directory, name) = self.place(item)?;
+        let (directory, name) = self.target(item)?;
         let start = self.directories.get(DirectoryId::Source(item.source))?;
         let staged = self.staged.get(&id).ok_or("it is not staged")?;
         backups.keep(Old { start, directory, name: &name }, staged.own_name()?)

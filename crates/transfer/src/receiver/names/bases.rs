@@ -16,7 +16,7 @@ impl FileExecutor<'_> {
             ReferencePlace::Itself => Default::default(),
         };
         let Ok(item) = self.item(id) else { return };
-        let Ok((directory, name)) = self.place(item) else { return };
+        let Ok((directory, name)) = self.target(item) else { return };
         let directory = match basis {
             ReferencePlace::Older(number) => references.get(number).and_then(Option::as_ref),
             ReferencePlace::Itself => Some(directory),

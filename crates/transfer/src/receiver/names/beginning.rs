@@ -49,7 +49,7 @@ impl FileExecutor<'_> {
         if shared.options.missing == Missing::LeaveOut {
             placement.refuse_new()?;
         }
-        if let Some(place) = placement.place_of_directory().filter(|_| !is_drop_box) {
+        if let Some(place) = placement.placing_of_directory().filter(|_| !is_drop_box) {
             // Before another run is waited for, whose end may change what is there.
             let _ = shared.place.set(place);
             shared.reply(Message::Placed(place));

@@ -7,7 +7,7 @@ use icdc_protocol::message::{EntryId, Preserve};
 use icdc_session::ById;
 use icdc_session::receiver::book::action::{FirstName, NewDirectory, Target};
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace};
-use icdc_session::receiver::book::resume::verdict::taken;
+use icdc_session::receiver::book::resume::verdict::name_exists;
 
 use super::super::failure::{self, Failure};
 use super::super::placement::{Landing, let_owner_in, place_of};
@@ -83,7 +83,7 @@ impl Directories {
                 let shown = parent.path_of(&name);
                 let made = parent.make_or_open_directory(&name, 0o777);
                 let (directory, is_new) = made.map_err(|error| match error {
-                    TreeError::NotADirectory { .. } => taken(&shown),
+                    TreeError::NotADirectory { .. } => name_exists(&shown),
                     error => failure::of_tree(&error),
                 })?;
                 spellings.take_directory(parent, &name, (&directory, is_new))?;

@@ -8,9 +8,9 @@ use icdc_session::receiver::book::resume::verdict::Verdict;
 use super::super::candidates::Location;
 use super::super::failure::{self, Failure};
 use super::super::file_identity::{FileIdentity, Occupant};
-use super::super::pending::metadata;
 use super::super::publishing::amend_special;
 use super::super::references::Counterpart;
+use super::super::restored_metadata::metadata;
 use super::super::spellings::Spelling;
 use super::super::waiting::LockWait;
 use super::FileExecutor;
@@ -34,7 +34,7 @@ impl FileExecutor<'_> {
         let references = self.references_of(examination.id);
         let compared = self.compared.remove(&examination.id);
         let item = self.item(examination.id)?;
-        let (directory, name) = self.place(item)?;
+        let (directory, name) = self.target(item)?;
         let occupant = self.run.is_none().then(|| Occupant::of(directory, &name));
         let waiting = LockWait::of(self.shared, self.locked());
         let ours = (self.run.as_ref(), self.shared.whose());
@@ -111,7 +111,7 @@ impl FileExecutor<'_> {
             return Err("was changed since it was examined".into());
         }
         let item = self.item(id)?;
-        let (directory, name) = self.place(item)?;
+        let (directory, name) = self.target(item)?;
         let wanted = metadata(&item.entry, self.shared.options);
         if let EntryKind::Special(_) = item.entry.kind {
             return amend_special(directory, &name, looked_at, &wanted);
@@ -132,7 +132,7 @@ impl FileExecutor<'_> {
     /// Whether the name of an item, the only one of a run without a journal, belongs to what had it when
     /// this was asked before, or when the item was examined.
     pub(super) fn is_as_found(&mut self, id: EntryId) -> bool {
-        let place = self.item(id).and_then(|item| self.place(item));
+        let place = self.item(id).and_then(|item| self.target(item));
         let now = place.ok().map(|(directory, name)| Occupant::of(directory, &name));
         now.is_some() && std::mem::replace(&mut self.found, now) == now
     }

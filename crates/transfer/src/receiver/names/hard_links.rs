@@ -35,7 +35,7 @@ impl FileExecutor<'_> {
     fn stage_hard_link(&mut self, id: EntryId, first: &FirstName) -> Result<Linked, Failure> {
         let item = self.item(id)?;
         let EntryKind::HardLink { to, .. } = item.entry.kind else { return Err("is not a hard link".into()) };
-        let (directory, name) = self.place(item)?;
+        let (directory, name) = self.target(item)?;
         let whose = self.shared.whose();
         if let Some((first, file)) = self.staged.get(&to).and_then(Staged::as_first) {
             // It waits under its staging name until what has its own is deleted.
@@ -47,7 +47,8 @@ impl FileExecutor<'_> {
             && let Some(staged) = Staged::in_place(directory, &name, file)
         {
             if self.is_resuming() {
-                leftovers::remove_unfinished(directory, &name, whose);
+                let removed = leftovers::remove_unfinished(directory, &name, whose);
+                self.note_removal(removed);
             }
             return Ok(self.linked(id, Ok(staged)));
         }

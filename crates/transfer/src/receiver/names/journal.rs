@@ -4,8 +4,8 @@ use icdc_protocol::message::{Entry, EntryId, FileDigest};
 use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::receiver::book::item::DirectoryId;
 
-use super::super::pending::metadata;
 use super::super::placement::let_owner_in;
+use super::super::restored_metadata::metadata;
 use super::FileExecutor;
 use crate::clock;
 

@@ -18,7 +18,7 @@ impl FileExecutor<'_> {
         }
         let continued = self.claimed.remove(&id).zip(held);
         let (Some(store), Ok(item)) = (&self.store, self.item(id)) else { return };
-        let Ok((directory, name)) = self.place(item) else { return };
+        let Ok((directory, name)) = self.target(item) else { return };
         let header = header(item, &name);
         let mut plan = Box::new(Plan::new(item.entry.clone(), directory.clone(), name, header, self.locked()));
         self.shared.large_files.expect(id, plan.length());

@@ -7,7 +7,7 @@ use icdc_session::receiver::book::item::DirectoryPlace;
 
 use super::super::failure::{self, Failure};
 use super::super::kept_times::is_far_off;
-use super::super::pending::{metadata, restore};
+use super::super::restored_metadata::{metadata, restore};
 use super::FileExecutor;
 
 impl FileExecutor<'_> {

@@ -6,7 +6,7 @@ use icdc_protocol::message::{EntryId, EntryKind};
 use icdc_session::receiver::book::action::{Extra, NewDirectory};
 use icdc_session::receiver::book::item::{DirectoryPlace, ModificationTime};
 
-use super::super::backups::{Backups, Before, Old, cannot_be_kept};
+use super::super::backups::{Backups, KeptState, Old, cannot_be_kept};
 use super::super::exchanging::{exchange, has_inode};
 use super::super::failure::{self, Failure};
 use super::super::placement::place_of;
@@ -19,7 +19,7 @@ impl FileExecutor<'_> {
     /// that the mirror deletes with the extra items.
     pub(super) fn is_item_obstructed(&mut self, id: EntryId) -> bool {
         let place = self.item(id).and_then(|item| {
-            let (directory, name) = self.place(item)?;
+            let (directory, name) = self.target(item)?;
             let own = match item.entry.kind {
                 EntryKind::Special(special) => Some(special.described()),
                 _ => None,
@@ -112,7 +112,7 @@ impl FileExecutor<'_> {
             None => None,
         };
         match before {
-            Some(Before::Unlinked(_, above, backup)) => directory
+            Some(KeptState::Unlinked(_, above, backup)) => directory
                 .rename(name, &above, &backup)
                 .and_then(|()| directory.rename_new(staging, directory, name))
                 .map_err(|error| failure::of_tree(&error))?,
@@ -133,7 +133,7 @@ impl FileExecutor<'_> {
         backups: &mut Backups,
         old: Old<'_>,
         (obstacle, staging): (&Stat, &Name),
-    ) -> Result<Option<Before>, Failure> {
+    ) -> Result<Option<KeptState>, Failure> {
         match obstacle.kind {
             Kind::Directory => backups.keep_directory(old, obstacle).map(|()| None),
             Kind::Other(what) => Err(cannot_be_kept(&old.directory.path_of(old.name), what)),

@@ -8,8 +8,8 @@ use icdc_session::receiver::book::item::{Item, ModificationTime};
 use super::super::backups::Kept;
 use super::super::failure::Failure;
 use super::super::kept_times::is_far_off;
-use super::super::pending::metadata;
 use super::super::publishing::{Replaced, Staged};
+use super::super::restored_metadata::metadata;
 use super::super::side_by_side::side_by_side;
 use super::super::spellings::Spellings;
 use super::FileExecutor;
@@ -139,7 +139,10 @@ impl FileExecutor<'_> {
                     self.staged.remove(&id);
                 }
             }
-            Err(Failure::Final(_)) => staged.remove(),
+            Err(Failure::Final(_)) => {
+                let removed = staged.remove();
+                self.note_removal(removed);
+            }
             Err(Failure::Passing(_)) => {}
         }
     }

@@ -54,7 +54,7 @@ impl FileExecutor<'_> {
     /// Makes the item under its staging name as a hard link to its counterpart; the inner error is
     /// the reason why it has to be another file.
     fn link_reference(&self, id: EntryId, counterpart: &Counterpart) -> Result<Result<Staged, Apart>, Failure> {
-        let (directory, name) = self.place(self.item(id)?)?;
+        let (directory, name) = self.target(self.item(id)?)?;
         let (above, from) = counterpart.location.open().map_err(|error| failure::of_tree(&error))?;
         Staged::stage_hard_link(
             directory,
@@ -68,7 +68,7 @@ impl FileExecutor<'_> {
     /// Has the thread that reads files copy the counterpart, or the candidate.
     pub(super) fn copy_reference(&mut self, id: EntryId, counterpart: Counterpart) {
         let job = self.item(id).and_then(|item| {
-            let (directory, name) = self.place(item)?;
+            let (directory, name) = self.target(item)?;
             Ok(CopyJob { id, directory: directory.clone(), name, entry: item.entry.clone(), counterpart })
         });
         match (&self.reads, job) {
@@ -81,7 +81,7 @@ impl FileExecutor<'_> {
     /// if it could not be copied and has to travel.
     pub(super) fn on_reference_copied(&mut self, id: EntryId, made: Option<Made>) {
         let bytes = made.as_ref().map(Made::bytes);
-        let place = self.book.item(id).and_then(|item| self.place(item).ok());
+        let place = self.book.item(id).and_then(|item| self.target(item).ok());
         if let (Some(made), Some((directory, name))) = (made, place) {
             let staged = Staged::new(directory, name, made);
             if staged.lacks_mode() {

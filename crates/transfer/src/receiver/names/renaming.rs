@@ -99,7 +99,7 @@ impl FileExecutor<'_> {
     /// candidate was changed since it was found.
     fn link_candidate(&self, id: EntryId, location: &Location, before: &Stat) -> Result<Option<Staged>, Failure> {
         let item = self.item(id)?;
-        let (directory, name) = self.place(item)?;
+        let (directory, name) = self.target(item)?;
         let (above, candidate, stat) = location.open_unchanged(before)?;
         // Its other names are the source's or somebody else's, and would change with this one; so would
         // its backup.

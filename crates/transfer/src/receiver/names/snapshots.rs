@@ -37,6 +37,9 @@ impl FileExecutor<'_> {
 
     /// Gives the unfinished snapshot its name, or in a dry run chooses the name.
     pub(super) fn make_snapshot(&mut self) -> Result<MadeSnapshot, Failure> {
+        if let Some(failure) = &self.unremoved {
+            return Err(failure.clone());
+        }
         match (&self.snapshots, self.shared.options.snapshot) {
             (Some(snapshots), _) => {
                 if !self.shared.options.dry_run {

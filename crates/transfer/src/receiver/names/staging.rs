@@ -24,7 +24,7 @@ impl FileExecutor<'_> {
         let how = (self.shared.options, self.shared.whose());
         let placed = |piece: &Piece| {
             let item = self.item(piece.id)?;
-            let (directory, name) = self.place(item)?;
+            let (directory, name) = self.target(item)?;
             Ok::<_, Failure>((directory, name, &item.entry))
         };
         let placed: Vec<_> = pieces.iter().map(|piece| (piece, placed(piece))).collect();
@@ -51,7 +51,7 @@ impl FileExecutor<'_> {
     /// Makes a symbolic link under a staging name.
     pub(super) fn make_symlink(&mut self, id: EntryId) -> Result<(), Failure> {
         let item = self.item(id)?;
-        let (directory, name) = self.place(item)?;
+        let (directory, name) = self.target(item)?;
         let how = (self.shared.options, self.shared.whose());
         let staged = Staged::stage_symlink(directory, name, &item.entry, how)?;
         self.staged.insert(id, staged);
@@ -61,7 +61,7 @@ impl FileExecutor<'_> {
     /// Makes a named pipe, a socket or a device under a staging name.
     pub(super) fn make_special(&mut self, id: EntryId) -> Result<(), Failure> {
         let item = self.item(id)?;
-        let (directory, name) = self.place(item)?;
+        let (directory, name) = self.target(item)?;
         let how = (self.shared.options, self.shared.whose());
         let staged = Staged::stage_special(directory, name, &item.entry, how)?;
         self.staged.insert(id, staged);

@@ -95,7 +95,7 @@ impl Follow {
     /// The sources as a session is to announce them: with `follow`, what settles in them until the
     /// following ends; without, what is there.
     #[must_use]
-    pub fn limit(follow: Option<&Self>, sources: Sources) -> Sources {
+    pub fn attach_to(follow: Option<&Self>, sources: Sources) -> Sources {
         match follow {
             Some(follow) => Sources { settled: Some(Arc::clone(&follow.queue)), ..sources },
             None => sources,

@@ -89,11 +89,11 @@ impl Watching {
         match stat.kind {
             Kind::Directory => {
                 self.walk.add(place.clone());
-                self.is_ready(now, place, &stat);
+                self.queue_unless_known(now, place, &stat);
             }
             Kind::File if !self.known.has(place, version) => self.settling.seen(now, place, version),
             Kind::File => {}
-            Kind::Symlink | Kind::Other(_) => self.is_ready(now, place, &stat),
+            Kind::Symlink | Kind::Other(_) => self.queue_unless_known(now, place, &stat),
         }
     }
 }

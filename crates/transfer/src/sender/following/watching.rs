@@ -192,7 +192,7 @@ impl Watching {
         for number in 0..self.trees.len() {
             let root = Place { tree: self.trees[number].number, path: Vec::new() };
             if let Ok(stat) = self.trees[number].root.own_stat() {
-                self.is_ready(now, &root, &stat);
+                self.queue_unless_known(now, &root, &stat);
             }
             self.walk.add(root);
         }
@@ -288,7 +288,7 @@ impl Watching {
             What::Created | What::Arrived | What::Moved(_) if !self.is_excluded(place, true) => {
                 self.forget(place);
                 if let Some(Ok(stat)) = self.tree(place).map(|tree| tree.stat(place)) {
-                    self.is_ready(now, place, &stat);
+                    self.queue_unless_known(now, place, &stat);
                 }
                 if let Walked::Over { .. } = self.walked {
                     self.walked = Walked::UnderWay { since: now };
@@ -297,7 +297,7 @@ impl Watching {
             }
             What::Touched if !self.is_excluded(place, true) => {
                 if let Some(Ok(stat)) = self.tree(place).map(|tree| tree.stat(place)) {
-                    self.is_ready(now, place, &stat);
+                    self.queue_unless_known(now, place, &stat);
                 }
             }
             _ => {}
@@ -362,7 +362,7 @@ impl Watching {
                 }
                 Some(stat) if stat.kind != Kind::Directory => {
                     self.settling.gone(&place);
-                    self.is_ready(now, &place, &stat);
+                    self.queue_unless_known(now, &place, &stat);
                 }
                 Some(_) | None => self.settling.gone(&place),
             }
@@ -371,7 +371,7 @@ impl Watching {
 
     /// Queues an item that need not settle, such as a directory or a link, unless it was queued in
     /// this version before.
-    pub(super) fn is_ready(&mut self, now: Time, place: &Place, stat: &Stat) {
+    pub(super) fn queue_unless_known(&mut self, now: Time, place: &Place, stat: &Stat) {
         let version = version_of(stat);
         if !self.known.has(place, version) {
             let is_directory = stat.kind == Kind::Directory;

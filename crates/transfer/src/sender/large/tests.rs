@@ -20,7 +20,7 @@ use icdc_tcp::Privileges;
 use super::*;
 use crate::event::EventSink;
 use crate::known_digests::KnownDigests;
-use crate::sender::executor::{Outgoing, Place};
+use crate::sender::executor::{Outgoing, PendingItem};
 use crate::sender::hashing;
 use crate::sender::sending_link::FirstConnection;
 use crate::sender::steering::controller;
@@ -92,7 +92,7 @@ impl Sending {
             removal: Removal::Never,
         };
         let place =
-            Place { directory: tree.root().clone(), name, device: 0, held: None, leaving: None, followed: None };
+            PendingItem { directory: tree.root().clone(), name, device: 0, held: None, leaving: None, followed: None };
         let id = executor.announce(found, place);
         let wants = Message::Wants(Wants { first: id, answers: vec![Want::All] });
         executor.with(|machine| machine.on_message(crate::clock::now(), wants));

@@ -3,7 +3,7 @@
 use icdc_protocol::message::EntryId;
 use icdc_session::sender::Found;
 
-use crate::sender::moved::Leaving;
+use crate::sender::moved::ItemToRemove;
 
 /// State of the announcement of a directory that is being walked.
 pub(super) enum Entered {
@@ -18,7 +18,7 @@ pub(super) struct Waiting {
     /// Item that is announced; the parent is that of a source's directory, and otherwise set when
     /// it is.
     pub(super) found: Found,
-    pub(super) leaving: Option<Leaving>,
+    pub(super) leaving: Option<ItemToRemove>,
     /// Names in it that rules exclude, noted for a receiver that deletes what the source has not.
     pub(super) excluded: Vec<Vec<u8>>,
 }

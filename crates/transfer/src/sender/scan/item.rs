@@ -6,7 +6,7 @@ use icdc_protocol::message::{EntryKind, NoticeKind, Parent};
 use icdc_session::sender::{Found, Removal};
 
 use super::super::examination::{Leaf, leaf};
-use super::super::executor::Place;
+use super::super::executor::PendingItem;
 use super::super::linked::{NameOf, names_of};
 use super::super::misstated::Held;
 use super::super::source_version::{held_version, version};
@@ -79,7 +79,7 @@ impl Scan<'_> {
         self.await_room()?;
         let leaving = leaving.map(Box::new);
         let followed = self.take_followed(&found.path, stat);
-        let place = Place { directory: directory.clone(), name, device: stat.dev, held, leaving, followed };
+        let place = PendingItem { directory: directory.clone(), name, device: stat.dev, held, leaving, followed };
         let id = self.executor.announce(found, place);
         if let Some((file, path)) = first {
             self.linked.announced(file, id, &path);

@@ -4,7 +4,7 @@ use icdc_disk::tree::{Directory, Name, Stat};
 use icdc_protocol::message::Parent;
 use icdc_session::sender::Removal;
 
-use super::super::moved::Leaving;
+use super::super::moved::ItemToRemove;
 use super::{Level, Moving, Scan};
 
 impl Scan<'_> {
@@ -15,11 +15,11 @@ impl Scan<'_> {
         name: &Name,
         parent: Parent,
         stat: &Stat,
-    ) -> (Removal, Option<Leaving>) {
+    ) -> (Removal, Option<ItemToRemove>) {
         let Some(Moving { root: Some((root, _)) }) = &self.moving else { return (Removal::Never, None) };
         let (root, directory) = (root.clone(), directory.whereabouts());
         let is_inner = matches!(parent, Parent::Directory(_));
-        let leaving = Leaving { root, directory, name: name.clone(), stat: *stat, is_inner };
+        let leaving = ItemToRemove { root, directory, name: name.clone(), stat: *stat, is_inner };
         let is_last = !is_inner || stat.nlink > 1;
         (if is_last { Removal::AtEnd } else { Removal::WhenPublished }, Some(leaving))
     }
@@ -31,7 +31,7 @@ impl Scan<'_> {
         above: Option<&Level>,
         directory: &Directory,
         name: &[u8],
-    ) -> Option<Leaving> {
+    ) -> Option<ItemToRemove> {
         let Some(Moving { root: Some((root, named)) }) = &self.moving else { return None };
         if self.following.is_some() {
             // Somebody writes in it.
@@ -43,6 +43,6 @@ impl Scan<'_> {
             None => (root, named.clone()?),
         };
         let stat = directory.own_stat().ok()?;
-        Some(Leaving { root: root.clone(), directory: above.whereabouts(), name, stat, is_inner })
+        Some(ItemToRemove { root: root.clone(), directory: above.whereabouts(), name, stat, is_inner })
     }
 }

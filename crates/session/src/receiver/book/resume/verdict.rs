@@ -71,7 +71,7 @@ pub fn is_in_the_way(shown: &str, what: &str) -> Failure {
 
 /// The failure of an item whose name exists where only new names may be made.
 #[must_use]
-pub fn taken(shown: &str) -> Failure {
+pub fn name_exists(shown: &str) -> Failure {
     Failure::Final(format!(
         "{shown}: something has this name, and this key may only make what is not there yet; choose another name"
     ))

@@ -5,7 +5,7 @@ use icdc_protocol::message::{EntryKind, Equality, Existing, Kept, Missing, Prese
 use super::super::super::action::Question;
 use super::super::super::item::{Item, ModificationTime};
 use super::super::facts::{Kind, PublishedBy, Stat};
-use super::super::verdict::{Verdict, cannot_replace, taken};
+use super::super::verdict::{Verdict, cannot_replace, name_exists};
 use super::super::{Terms, decide};
 use super::known::{DIGEST, Known, LARGE, anything, blocks, file, item, options, skipping_equal, stat, terms};
 
@@ -104,7 +104,7 @@ fn a_further_name_of_a_file_that_is_left_alone_is_left_alone_where_equal_files_a
     assert_eq!(anything(&further, &options(), of(1)), contents, "files are replaced");
     let only_new = Terms { options: &skipping_equal(), only_new: true };
     let told = decide(&further, Question::Anything, only_new, &mut of(1));
-    assert_eq!(told, Ok(Verdict::Taken(taken("dst/x"))), "nothing is told of it");
+    assert_eq!(told, Ok(Verdict::Taken(name_exists("dst/x"))), "nothing is told of it");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn where_only_what_is_new_may_be_made_whatever_is_there_is_told_alike() {
             for item in [&file(9), &file(LARGE), &link] {
                 let facts = Known { stat: Some(found), target: Some(b"t".to_vec()), ..Known::default() };
                 let told = only_new(&options, Question::Anything, item, facts);
-                assert_eq!(told, Ok(Verdict::Taken(taken("dst/x"))), "{found:?}");
+                assert_eq!(told, Ok(Verdict::Taken(name_exists("dst/x"))), "{found:?}");
             }
         }
     }
@@ -190,7 +190,7 @@ fn where_only_what_is_new_may_be_made_whatever_is_there_is_told_alike() {
     let held = only_new(&options(), Question::Anything, &file(LARGE), left);
     assert_eq!(held, Ok(Verdict::Contents { held: Some(blocks(LARGE, 1)) }));
     let altered = only_new(&options(), Question::Contents, &file(9), there());
-    assert_eq!(altered, Ok(Verdict::Taken(taken("dst/x"))));
+    assert_eq!(altered, Ok(Verdict::Taken(name_exists("dst/x"))));
 }
 
 #[test]

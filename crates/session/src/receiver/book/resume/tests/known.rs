@@ -9,7 +9,7 @@ use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
 use super::super::super::action::Question;
-use super::super::super::item::{DirectoryId, DirectoryPlace, Item, ModificationTime, Place};
+use super::super::super::item::{DirectoryId, DirectoryPlace, FinalName, Item, ModificationTime};
 use super::super::facts::{Facts, Kind, Lookup, PublishedBy, Stat};
 use super::super::verdict::Verdict;
 use super::super::{Terms, decide};
@@ -112,7 +112,7 @@ pub(super) fn item(kind: EntryKind) -> Item {
         owner: Some((1, 2)),
         xattrs: Vec::new(),
     };
-    let place = Place { directory: DirectoryPlace { device: 1, inode: 2 }, name: b"x".to_vec() };
+    let place = FinalName { directory: DirectoryPlace { device: 1, inode: 2 }, name: b"x".to_vec() };
     Item { entry, path: b"x".to_vec(), directory: DirectoryId::Source(0), place, source: 0 }
 }
 

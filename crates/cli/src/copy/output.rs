@@ -34,7 +34,7 @@ fn describe(pid: Option<u32>, age_s: Option<u64>) -> String {
 
 /// Output of one copy: takes its events, shows them as progress, messages or JSON lines, and
 /// collects them for the summary, the metrics and the report.
-pub(crate) struct Surface {
+pub(crate) struct CopyOutput {
     console: Console,
     json: bool,
     dry_run: bool,
@@ -57,8 +57,8 @@ struct Display {
     failures: Failures,
 }
 
-impl Surface {
-    /// Surface of a copy to `destination`; with `record`, a report can be made at the end.
+impl CopyOutput {
+    /// Output of a copy to `destination`; with `record`, a report can be made at the end.
     pub(crate) fn new(console: Console, output: &Output, destination: &Location, record: bool) -> Self {
         let state = Display {
             is_cut: false,

@@ -6,7 +6,7 @@ use crate::egress::Egress;
 
 /// Settings of a TCP socket that have to be made before its handshake, for connecting.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Beginning<'a> {
+pub struct SocketSettings<'a> {
     /// Size of the receive buffer, so that the window scale fits it: for a connection that will
     /// receive across a long fat network. [`ByteCount::ZERO`] leaves the buffer to the kernel.
     pub receive_buffer: ByteCount,

@@ -30,11 +30,11 @@ pub(super) struct End {
 /// The far hosts that a command reaches, the destination before the source; none for what stays on
 /// this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Trip {
+pub(super) struct FarHosts {
     pub(super) ends: Vec<End>,
 }
 
-impl Trip {
+impl FarHosts {
     /// The far hosts that a command line names; what is no host in it, the command itself refuses.
     pub(super) fn of(matches: &ArgMatches) -> Self {
         if let Some(target) = value::<OsString>(matches, "target").next() {
@@ -96,7 +96,7 @@ mod tests {
     fn the_destination_comes_first() {
         let hosts = |sources: &[&str], destination: &str| {
             let sources: Vec<OsString> = sources.iter().map(Into::into).collect();
-            let ends = Trip::between(&sources, destination).ends;
+            let ends = FarHosts::between(&sources, destination).ends;
             ends.into_iter().map(|end| format!("{} {:?}", end.host, end.reach)).collect::<Vec<_>>()
         };
         assert_eq!(hosts(&["a:x", "a:y"], "icdc://[::1]:7/z"), ["::1 Daemon", "a Ssh"]);

@@ -1,6 +1,6 @@
-//! Course of a listing: names in ascending order, directories closed in turn, nothing after the end.
+//! Check of a listing: names in ascending order, directories closed in turn, nothing after the end.
 //!
-//! Whatever the other end sends, the course takes memory for the names of the open directories only.
+//! Whatever the other end sends, the checker takes memory for the names of the open directories only.
 
 use icdc_protocol::limits::{MAX_DEPTH, MAX_LEVEL_PATHS};
 use icdc_protocol::message::{Listed, ListedItem, ListedKind, ListedMetadata};
@@ -61,7 +61,7 @@ struct Level {
 /// Checker of a listing whose records arrive one by one: keeps the open directories, by which each
 /// record is checked for order and nesting, and gets its path.
 #[derive(Debug, Default)]
-pub struct Course {
+pub struct ListingChecker {
     levels: Vec<Level>,
     /// Bytes of the paths of the open directories.
     path_bytes: usize,
@@ -69,7 +69,7 @@ pub struct Course {
     begun: bool,
 }
 
-impl Course {
+impl ListingChecker {
     /// A checker that has seen no record.
     #[must_use]
     pub fn new() -> Self {
@@ -174,11 +174,11 @@ mod tests {
         Listed::Item(ListedItem { shared, rest: rest.into(), kind, metadata: None })
     }
 
-    fn course(records: impl IntoIterator<Item = Listed>) -> Result<Vec<String>, &'static str> {
-        let mut course = Course::new();
+    fn check(records: impl IntoIterator<Item = Listed>) -> Result<Vec<String>, &'static str> {
+        let mut checker = ListingChecker::new();
         let shown = |path: Vec<u8>| String::from_utf8(path).unwrap();
         let told = records.into_iter().map(|record| {
-            Ok(match course.take(record)? {
+            Ok(match checker.take(record)? {
                 Record::Item(found) => {
                     assert!(found.path.ends_with(found.name()));
                     shown(found.path)
@@ -188,7 +188,7 @@ mod tests {
             })
         });
         let told = told.collect::<Result<Vec<_>, _>>()?;
-        if course.is_complete() { Ok(told) } else { Err("not complete") }
+        if checker.is_complete() { Ok(told) } else { Err("not complete") }
     }
 
     #[test]
@@ -206,12 +206,12 @@ mod tests {
             Listed::Leave,
         ];
         let expected = ["", "abc", "abc/x", "abc/", "abd", "abd: closed", "abd/", "ac", "/"];
-        assert_eq!(course(records), Ok(expected.map(str::to_owned).to_vec()));
-        assert_eq!(course([item(0, "", Pipe)]), Ok(vec![String::new()]));
+        assert_eq!(check(records), Ok(expected.map(str::to_owned).to_vec()));
+        assert_eq!(check([item(0, "", Pipe)]), Ok(vec![String::new()]));
     }
 
     #[test]
-    fn an_end_that_does_not_keep_to_the_course_is_found_out() {
+    fn an_end_that_does_not_keep_to_the_order_is_found_out() {
         use ListedKind::{Open, Pipe};
         let root = || item(0, "", Open);
         let unread = || Listed::Unread("closed".into());
@@ -231,10 +231,10 @@ mod tests {
             (vec![item(0, "", Pipe), item(0, "a", Pipe)], "after the end"),
         ];
         for (records, expected) in cases {
-            let error = course(records.clone()).unwrap_err();
+            let error = check(records.clone()).unwrap_err();
             assert!(error.contains(expected), "{error} of {records:?}");
         }
         let deep = std::iter::once(root()).chain(std::iter::repeat_with(|| item(0, "d", Open)));
-        assert!(course(deep.take(MAX_DEPTH + 1)).unwrap_err().contains("too deeply"));
+        assert!(check(deep.take(MAX_DEPTH + 1)).unwrap_err().contains("too deeply"));
     }
 }
