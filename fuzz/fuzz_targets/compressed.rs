@@ -35,9 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(again) = Compressor::default().compress(&plain, 1) {
         block[..again.len()].copy_from_slice(again);
         let again = again.len();
-        expander
-            .expand(&mut block, again, length)
-            .expect("what was compressed here is sound");
+        expander.expand(&mut block, again, length).expect("what was compressed here is sound");
         assert!(block[..length] == plain);
     }
 });

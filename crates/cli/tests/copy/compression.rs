@@ -19,7 +19,9 @@ fn text(length: u64, seed: u64) -> Vec<u8> {
     let mut text = Vec::with_capacity(length as usize + 100);
     while (text.len() as u64) < length {
         let (id, worker) = (noise.next(), noise.below(40));
-        text.extend_from_slice(format!("worker {worker}: request served, id {id:08x}, nothing else to tell\n").as_bytes());
+        text.extend_from_slice(
+            format!("worker {worker}: request served, id {id:08x}, nothing else to tell\n").as_bytes(),
+        );
     }
     text.truncate(length as usize);
     text
