@@ -139,7 +139,7 @@ fn payloads_expand_to_what_they_say_or_end_the_session() {
     refused("not shorter", BLOCK_SIZE, scene.block(0));
     refused("more data than a block holds", MAX_PAYLOAD + 1, &whole);
     refused("more data than a block holds", u32::MAX as usize, &whole);
-    refused("bytes in place of", BLOCK_SIZE - 1, &whole);
+    refused("bytes in place of", BLOCK_SIZE - 1, &frame(&scene.block(0)[1..]));
     let beyond = BlockHeader { index: 3, ..scene.header(0) };
     scene.refused("beyond its end", Compressed { length: BLOCK_SIZE as u32, of: Compressible::Block(beyond) }, &whole);
     let peak = peak_memory(&scene.daemon);
@@ -161,10 +161,9 @@ fn packs_and_differences_are_what_they_say() {
     scene.refused("add up", pack(5001), &frame(&scene.contents[..5001]));
     let none = Compressed { length: 5000, of: Compressible::Pack(Vec::new()) };
     scene.refused("no files", none, &frame(small));
-    // Nobody has described the file that this would differ from.
     let ranges = vec![(0, 5000)];
     let of = Compressible::Difference(BlockHeader { ranges, ..scene.header(0) });
-    scene.refused("described", Compressed { length: 5000, of }, &frame(small));
+    scene.refused("a difference to nothing", Compressed { length: 5000, of }, &frame(small));
 }
 
 #[test]
