@@ -40,7 +40,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Problem", "0e14541a"),
         ("Totals", "997468ec"),
         ("End", "53f4dc09"),
-        ("Goodbye", "a64b0b5b"),
+        ("Goodbye", "b20c68f4"),
         ("Congestion", "8143b032"),
         ("Confirmed", "936bb664"),
         ("Connections", "96c7b125"),
