@@ -31,7 +31,7 @@ pub const MAX_LEVEL: u8 = 19;
 const LEAST_SAVING: usize = 16;
 
 /// Shortest payload that is compressed, in bytes: a few packets save no time.
-const LEAST_LENGTH: usize = 4 << 10;
+pub const LEAST_LENGTH: usize = 4 << 10;
 
 /// The user's choice of compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

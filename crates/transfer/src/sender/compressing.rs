@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded};
 use icdc_link::{Parcel, Payload};
-use icdc_protocol::compression::{Compressor, compressor_memory};
+use icdc_protocol::compression::{Compressor, LEAST_LENGTH, compressor_memory};
 use icdc_protocol::limits::LEAF_SIZE;
 use icdc_protocol::message::{Compress, Compressed, Compressible, Uncompressed};
 use icdc_rate::compression::{
@@ -86,8 +86,13 @@ impl Compressing {
             return parcel;
         }
         let length = parcel.payload_length();
-        let attempt = self.decision.lock().expect(NO_PANIC).next(&mut neighbours.lock().expect(NO_PANIC));
-        if attempt == Attempt::default() || length == 0 {
+        // A short one, such as the end of a file, tells nothing about its neighbours.
+        let attempt = if length < LEAST_LENGTH {
+            Attempt::default()
+        } else {
+            self.decision.lock().expect(NO_PANIC).next(&mut neighbours.lock().expect(NO_PANIC))
+        };
+        if attempt == Attempt::default() {
             self.plain.fetch_add(length as u64, Ordering::Relaxed);
             return parcel;
         }
