@@ -15,9 +15,7 @@ const COPY: &[Habit] = &[
     (&["-r", "-R", "--recursive"], "not needed: directories are copied with all that is in them"),
     (
         &[
-            "-z",
             "-C",
-            "--compress",
             "--compress-level",
             "--zl",
             "--compress-choice",
@@ -26,7 +24,7 @@ const COPY: &[Habit] = &[
             "--zt",
             "--skip-compress",
         ],
-        "there is no compression: leave it out; pack what compresses well before it is copied",
+        "rarely needed: data is compressed by zstd where that saves time; --compress LEVEL does so always, --compress never does not",
     ),
     (
         &["-P", "--partial", "--partial-dir", "--no-partial"],

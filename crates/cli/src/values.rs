@@ -6,8 +6,9 @@ use icdc_client::Location;
 use icdc_client::location::DAEMON_PORT;
 use icdc_hooks::{Target, TargetFileError};
 use icdc_protocol::Ports;
+use icdc_protocol::compression::MAX_LEVEL;
 use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_RING_BYTES, MAX_STREAMS, MAX_WINDOW};
-use icdc_protocol::message::{Keep, MaxDelete, Preserve};
+use icdc_protocol::message::{Compress, Keep, MaxDelete, Preserve};
 use icdc_tcp::{Egress, Egresses};
 use icdc_units::{ByteCount, Prefix, Rate, Span};
 
@@ -91,6 +92,16 @@ pub(crate) fn streams(text: &str) -> Result<Streams, String> {
     match text.parse() {
         Ok(number @ 1..=MAX_STREAMS) => Ok(Streams(Some(number))),
         _ => Err(format!("write a number of connections from 1 to {MAX_STREAMS}, or auto")),
+    }
+}
+
+/// Reads `auto`, `never` or a level of compression; an error says what is accepted.
+pub(crate) fn compress(text: &str) -> Result<Compress, String> {
+    match (text, text.parse()) {
+        ("auto", _) => Ok(Compress::Auto),
+        ("never", _) => Ok(Compress::Never),
+        (_, Ok(level @ 1..=MAX_LEVEL)) => Ok(Compress::Level(level)),
+        _ => Err(format!("write auto, which is rsync's -z, never, or a level from 1 to {MAX_LEVEL}")),
     }
 }
 
@@ -352,6 +363,12 @@ mod tests {
 
     #[test]
     fn rates_have_a_floor_and_auto_has_none() {
+        assert_eq!(compress("auto"), Ok(Compress::Auto));
+        assert_eq!(compress("never"), Ok(Compress::Never));
+        assert_eq!(compress("19"), Ok(Compress::Level(19)));
+        for wrong in ["0", "20", "-1", "", "zstd", "3.5", "300"] {
+            assert!(compress(wrong).is_err_and(|error| error.contains("from 1 to 19")), "{wrong}");
+        }
         assert_eq!(ceiling("auto"), Ok(Ceiling(None)));
         assert_eq!(ceiling("900mbit"), Ok(Ceiling(Some(Rate::from_bits_per_second(900_000_000)))));
         for text in ["0bit", "7kbit", "900", "fast", ""] {

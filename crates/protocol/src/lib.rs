@@ -11,6 +11,7 @@
 //! | [`data_ranges`] | which parts of a block are data |
 //! | [`block_journal`] | the durable blocks of one unfinished file, as kept beside it |
 //! | [`run_journal`] | what a whole unfinished run has published and staged |
+//! | [`compression`] | payloads that travel compressed |
 //! | [`digest_cache`] | digests of files that earlier runs have read |
 //! | [`measure`] | the order of a measurement, and what is sent over its control link |
 //! | [`snapshot`] | names of snapshots, and what is kept of them |
@@ -47,6 +48,7 @@ mod blocks;
 mod bootstrap;
 mod change;
 mod choice;
+pub mod compression;
 pub mod data_ranges;
 mod deletion;
 pub mod digest;

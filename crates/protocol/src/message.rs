@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! client → server   Request ─────────────► Accepted | Refused
-//! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Difference | Part | Pack)*, (FileEnd | StreamEnd)*, DirEnd*, Totals, End, Goodbye
+//! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Difference | Part | Pack | Compressed)*, (FileEnd | StreamEnd)*, DirEnd*, Totals, End, Goodbye
 //!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory), Removed* (of a move),
 //!                   OwnerNames* (of owners by name, ahead of the entries), NamesWanted* (of listed names),
 //!                   CandidateAnswer* (of a mirror), Holes* (for a Basis)
@@ -14,7 +14,7 @@
 //! of a measurement  Measure (see [`crate::measure`])
 //! ```
 //!
-//! Only `Block`, `Difference`, `Part` and `Pack` carry a payload. What arrives is bounded by [`crate::limits`]
+//! Only `Block`, `Difference`, `Part`, `Pack` and `Compressed` carry a payload. What arrives is bounded by [`crate::limits`]
 //! before anything is allocated.
 
 use std::ops::Range;
@@ -25,6 +25,7 @@ pub use crate::basis::Basis;
 pub use crate::bootstrap::{Bootstrap, ConnectBack, FarTask, Listening};
 pub use crate::change::{ChangeCount, ChangeMessage, ChangeRequest, ChangedItem};
 pub use crate::choice::{Choice, TimeStamp};
+pub use crate::compression::{Compress, Compressed, Compressible, Uncompressed};
 pub use crate::deletion::{Delete, Deletion, LeftOut, MaxDelete, Mirrored};
 pub use crate::directory_links::DirectoryLinks;
 use crate::limits::PART_SIZE;
@@ -136,7 +137,7 @@ pub enum Message {
     Left {
         /// Number of the connection, see [`Job::Join`].
         connection: u8,
-        /// Number of data frames (`Block`, `Difference`, `Part`, `Pack`, `FileEnd`, `StreamEnd`) that the sender
+        /// Number of data frames (`Block`, `Difference`, `Part`, `Pack`, `Compressed`, `FileEnd`, `StreamEnd`) that the sender
         /// handed to the connection, or that arrived over it at the receiver.
         frames: u64,
     },
@@ -239,6 +240,9 @@ pub enum Message {
     },
     /// The sender has come to the end of a [`Stream`](EntryKind::Stream).
     StreamEnd(StreamEnd),
+    /// A `Block`, `Difference` or `Pack` whose payload is compressed, to a receiver that has
+    /// [`Features::COMPRESSION`]: the payload is one zstd frame.
+    Compressed(Compressed),
 }
 
 impl Message {
@@ -254,7 +258,17 @@ impl Message {
                 | Self::Pack(_)
                 | Self::FileEnd(_)
                 | Self::StreamEnd(_)
+                | Self::Compressed(_)
         )
+    }
+
+    /// Length of the data that a payload of `payload_length` bytes stands for, in bytes.
+    #[must_use]
+    pub fn plain_length(&self, payload_length: usize) -> usize {
+        match self {
+            Self::Compressed(compressed) => compressed.length as usize,
+            _ => payload_length,
+        }
     }
 
     /// Name of the message's variant, for people.
@@ -315,6 +329,7 @@ impl Message {
             Self::Difference(_) => "Difference",
             Self::Holes { .. } => "Holes",
             Self::StreamEnd(_) => "StreamEnd",
+            Self::Compressed(_) => "Compressed",
         }
     }
 }
@@ -529,7 +544,7 @@ pub struct Totals {
 pub struct Goodbye {
     /// Digest over names, metadata and file digests of all items, in scan order.
     pub tree: Digest,
-    /// Number of payload bytes sent in this session.
+    /// Number of payload bytes sent in this session, before they were compressed.
     pub bytes_sent: u64,
     /// Number of TCP segments retransmitted in this session.
     pub retransmitted_segments: u64,
@@ -537,6 +552,9 @@ pub struct Goodbye {
     pub failed: u64,
     /// Time of the sender by stage: name of the stage, and nanoseconds.
     pub limited_by: Vec<(String, u64)>,
+    /// Reason for which data travelled as it is; `None` where it was compressed, or there was no
+    /// reason to decide.
+    pub uncompressed: Option<Uncompressed>,
 }
 
 /// Message of the receiver once it knows where the sources go, which the sender confirms; a later
@@ -616,7 +634,8 @@ pub enum Kept {
 /// full the ring of blocks before its disk is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feedback {
-    /// Number of payload bytes received in this session.
+    /// Number of payload bytes received in this session; what was compressed counts as what it stands
+    /// for, once it has arrived.
     pub received: u64,
     /// Number of bytes received that are durable: they would survive a power cut.
     pub durable: u64,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::ChangeRequest;
 use crate::choice::Choice;
+use crate::compression::Compress;
 use crate::deletion::{Delete, Mirrored};
 use crate::directory_links::DirectoryLinks;
 use crate::listing::ListRequest;
@@ -171,6 +172,8 @@ pub struct SendOptions {
     /// Whether digests that the receiver asks for may be those that earlier runs have kept
     /// ([`crate::digest_cache`]).
     pub known_digests: bool,
+    /// Compression of the data on its way.
+    pub compress: Compress,
 }
 
 /// Options of a transfer for the end that receives.

@@ -18,13 +18,14 @@ mod snapshot;
 use crate::basis::{Basis, LEAVES};
 use crate::limits::{
     BLOCK_SIZE, MAX_ADDRESSES, MAX_BASIS_BLOCKS, MAX_CANDIDATES, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_NOTICED,
-    MAX_PACK_ITEMS, MAX_RANGES, MAX_SHOWN_PATH, MAX_SOURCES, MAX_STAGES, MAX_STREAMS, MAX_TEXT, PACK_FILE_LIMIT,
+    MAX_PACK_ITEMS, MAX_PAYLOAD, MAX_RANGES, MAX_SHOWN_PATH, MAX_SOURCES, MAX_STAGES, MAX_STREAMS, MAX_TEXT,
+    PACK_FILE_LIMIT,
 };
 use crate::measure;
 use crate::message::{
-    BlockHeader, Bootstrap, CandidatePlace, Candidates, Congestion, ConnectBack, DeviceNumber, Entry, EntryKind,
-    FarTask, Goodbye, Held, Job, Message, Notice, PackItem, Parent, Part, Problem, Refusal, Running, Source,
-    SourceKind, Streamed, Wants,
+    BlockHeader, Bootstrap, CandidatePlace, Candidates, Compressed, Compressible, Congestion, ConnectBack,
+    DeviceNumber, Entry, EntryKind, FarTask, Goodbye, Held, Job, Message, Notice, PackItem, Parent, Part, Problem,
+    Refusal, Running, Source, SourceKind, Streamed, Wants,
 };
 use names::{path, xattrs};
 use rules::{Checked, require, text};
@@ -66,6 +67,9 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         }
         Message::Part(part) => return in_message("Part", Some(part.id), self::part(part, payload_length)),
         Message::Pack(items) => return in_message("Pack", None, pack(items, payload_length)),
+        Message::Compressed(compressed) => {
+            return in_message("Compressed", None, self::compressed(compressed, payload_length));
+        }
         Message::Entries(entries) => {
             require_no_payload(payload_length).map_err(|rule| violation("Entries", None, rule))?;
             return self::entries(entries);
@@ -211,6 +215,18 @@ fn part(part: &Part, payload_length: usize) -> Checked {
 /// Checks that a file can have a block of this number.
 fn block_number(index: u32) -> Checked {
     require(index < u32::MAX, "a block number that no file reaches")
+}
+
+/// Checks that the payload is shorter than what it stands for, and the latter as though it had come as it is.
+fn compressed(compressed: &Compressed, payload_length: usize) -> Checked {
+    let length = compressed.length as usize;
+    require(length <= MAX_PAYLOAD, "more data than a block holds")?;
+    require((1..length).contains(&payload_length), "data that is not shorter than what it stands for")?;
+    match &compressed.of {
+        Compressible::Block(header) => block(header, length),
+        Compressible::Difference(header) => difference(header, length),
+        Compressible::Pack(items) => pack(items, length),
+    }
 }
 
 /// Checks that the payload is the data of these small files.

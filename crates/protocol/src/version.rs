@@ -183,6 +183,9 @@ impl Features {
     /// As a receiver, the end takes files whose length is known only at their end
     /// ([`Stream`](crate::message::EntryKind::Stream)).
     pub const STREAMS: Self = Self(1 << 14);
+    /// As a receiver, the end takes payloads that are compressed
+    /// ([`Compressed`](crate::message::Compressed)).
+    pub const COMPRESSION: Self = Self(1 << 15);
     /// The features of this release.
     pub const OURS: Self = Self(
         Self::DISKLESS.0
@@ -199,7 +202,8 @@ impl Features {
             | Self::OWNER_NAMES.0
             | Self::DIFFERENCES.0
             | Self::DIRECTORY_LINKS.0
-            | Self::STREAMS.0,
+            | Self::STREAMS.0
+            | Self::COMPRESSION.0,
     );
 
     /// The set of these bits, whatever they mean.

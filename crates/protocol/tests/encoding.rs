@@ -18,7 +18,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "7b6751b9"),
+        ("Request", "e46461eb"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -28,6 +28,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Holes", "6a1731f9"),
         ("Part", "326d24e2"),
         ("Pack", "5acc7aac"),
+        ("Compressed", "e69974b4"),
         ("FileEnd", "1b4b3a62"),
         ("StreamEnd", "d9f56906"),
         ("LeftOut", "29d2571d"),
@@ -39,7 +40,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Problem", "0e14541a"),
         ("Totals", "997468ec"),
         ("End", "53f4dc09"),
-        ("Goodbye", "a02bf348"),
+        ("Goodbye", "b20c68f4"),
         ("Congestion", "8143b032"),
         ("Confirmed", "936bb664"),
         ("Connections", "96c7b125"),
@@ -123,8 +124,13 @@ fn payload(message: &Message) -> usize {
         }
         Message::Part(part) => part.range().len(),
         Message::Pack(items) => items.iter().map(|item| item.length as usize).sum(),
+        Message::Compressed(_) => 900,
         _ => 0,
     }
+}
+
+fn compressed(of: Compressible) -> Message {
+    Message::Compressed(Compressed { length: 5000, of })
 }
 
 fn framed(message: &Message) -> Vec<u8> {
@@ -204,6 +210,7 @@ fn requests() -> Vec<Message> {
         prune_empty_dirs: true,
         owner_names: true,
         known_digests: true,
+        compress: Compress::Level(3),
     };
     let receive = ReceiveOptions {
         verify: true,
@@ -367,6 +374,7 @@ fn from_sender() -> Vec<Message> {
         retransmitted_segments: 7,
         failed: 2,
         limited_by: vec![("disk".into(), 300)],
+        uncompressed: Some(Uncompressed::Disk),
     };
     vec![
         Message::Accepted(Features::from_bits(1 << 40 | 3)),
@@ -379,6 +387,14 @@ fn from_sender() -> Vec<Message> {
         Message::Holes { id: 300, blocks: vec![5, 9] },
         Message::Part(Part { id: 300, index: 2, value: [7; 32], length: 600_000, number: 2 }),
         Message::Pack(vec![PackItem { id: 301, length: 10, digest: [8; 32] }]),
+        compressed(Compressible::Block(BlockHeader { id: 300, index: 2, value: [7; 32], ranges: vec![(0, 5000)] })),
+        compressed(Compressible::Difference(BlockHeader {
+            id: 300,
+            index: 3,
+            value: [7; 32],
+            ranges: vec![(9, 5000)],
+        })),
+        compressed(Compressible::Pack(vec![PackItem { id: 301, length: 5000, digest: [8; 32] }])),
         end(Ok(FileDigest::Blake3([1; 32]))),
         end(Ok(FileDigest::SparseMap([2; 32]))),
         end(Err(given_up)),

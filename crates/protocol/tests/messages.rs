@@ -33,6 +33,7 @@ proptest! {
     fn a_payload_goes_with_blocks_and_packs_only((message, payload) in strategies::message(), other in 1_usize..1 << 22) {
         let carries = match &message {
             Message::Block(header) => header.ranges.is_empty(),
+            Message::Compressed(compressed) => other < compressed.length as usize,
             _ => false,
         };
         prop_assert_eq!(validate::message(&message, other).is_ok(), carries || other == payload);

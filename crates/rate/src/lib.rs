@@ -11,6 +11,7 @@
 //! | several connections steered as one | [`bundle`] |
 //! | number of connections that a path needs | [`connection_count`] |
 //! | number that the processors of the sending host need | [`processors`] |
+//! | whether data is compressed, and how much | [`compression`] |
 //! | remembered paths | [`known_paths`] |
 //!
 //! # Constants
@@ -35,6 +36,7 @@
 
 pub mod bundle;
 pub mod ceilings;
+pub mod compression;
 pub mod connection_count;
 pub mod controller;
 pub mod disk_ceiling;

@@ -25,6 +25,12 @@ pub fn of_thread() -> Span {
     read(ClockId::ThreadCPUTime)
 }
 
+/// Processor time that this process has used.
+#[must_use]
+pub fn of_process() -> Span {
+    read(ClockId::ProcessCPUTime)
+}
+
 /// Reads a clock of the kernel, as time since its origin.
 fn read(clock: ClockId) -> Span {
     let read = clock_gettime(clock);

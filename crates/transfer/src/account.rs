@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};
 
-use icdc_protocol::message::SourcePosition;
+use icdc_protocol::message::{SourcePosition, Uncompressed};
 use icdc_session::SessionError;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -28,6 +28,8 @@ struct Sums {
     congestion: String,
     max_rate: Option<Rate>,
     place: Option<SourcePosition>,
+    compressed: (u64, u64),
+    uncompressed: Option<Uncompressed>,
 }
 
 impl Account {
@@ -58,7 +60,7 @@ impl Account {
         }
     }
 
-    /// Adds payload bytes that a session has sent or received to those of the run.
+    /// Adds to the number of payload bytes transferred in the run, before they were compressed.
     pub fn add_bytes(&self, bytes: u64) {
         self.sums.lock().expect("no panic while sums are kept").bytes += bytes;
     }
@@ -71,6 +73,26 @@ impl Account {
         for (stage, nanos) in stages {
             *sums.stages.entry(stage.clone()).or_default() += nanos;
         }
+    }
+
+    /// Adds bytes of a session that were compressed, and that they became, and notes why others were
+    /// not; the last session counts.
+    pub fn add_compressed(&self, (from, to): (u64, u64), uncompressed: Option<Uncompressed>) {
+        let mut sums = self.sums.lock().expect("no panic while sums are kept");
+        sums.compressed = (sums.compressed.0 + from, sums.compressed.1 + to);
+        sums.uncompressed = uncompressed;
+    }
+
+    /// Number of payload bytes that were compressed so far, and that they became.
+    #[must_use]
+    pub fn compressed(&self) -> (u64, u64) {
+        self.sums.lock().expect("no panic while sums are kept").compressed
+    }
+
+    /// Reason for which data travelled as it is in the last session; `None` if there is none to tell.
+    #[must_use]
+    pub fn uncompressed(&self) -> Option<Uncompressed> {
+        self.sums.lock().expect("no panic while sums are kept").uncompressed
     }
 
     /// Adds time in which the run was connecting: it counts as limited by [`Stage::Start`].

@@ -3,7 +3,7 @@
 use std::time::UNIX_EPOCH;
 
 use icdc_disk::tree::FileTime;
-pub(crate) use icdc_tcp::clock::{now, of_thread, wall};
+pub(crate) use icdc_tcp::clock::{now, of_process, of_thread, wall};
 
 /// Present time of the wall clock, as file systems give it to files.
 pub(crate) fn file_time() -> FileTime {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use icdc_protocol::message::{ChangedItem, Deletion, IfRunning, Kept, Running, SnapshotNews};
+use icdc_protocol::message::{ChangedItem, Deletion, IfRunning, Kept, Running, SnapshotNews, Uncompressed};
 use icdc_rate::ceilings::Limiter;
 use icdc_rate::controller::{Cause, Pace};
 use icdc_rate::path_ceiling::Reason;
@@ -116,6 +116,13 @@ pub enum Event {
         ceiling_bps: u64,
         /// Reason of the change.
         reason: PaceReason,
+    },
+    /// The sender has decided anew whether data is compressed.
+    Compression {
+        /// Level of zstd from now on; 0 for none.
+        level: u8,
+        /// Reason for none.
+        uncompressed: Option<Uncompressed>,
     },
     /// The connection broke; a new one will be tried.
     Reconnecting {
@@ -447,6 +454,12 @@ pub struct Sample {
     /// sets none.
     #[serde(default)]
     pub max_rate_bps: u64,
+    /// Payload bytes that were compressed so far.
+    #[serde(default)]
+    pub compressed_from: u64,
+    /// Bytes that those became.
+    #[serde(default)]
+    pub compressed_to: u64,
 }
 
 /// A stage of the pipeline that can limit the rate of the run.
@@ -542,8 +555,18 @@ pub struct Summary {
     /// Symbolic links, and further names of files, that were made.
     #[serde(default)]
     pub links: u64,
-    /// Payload bytes transferred.
+    /// Payload bytes transferred, before they were compressed.
     pub bytes_sent: u64,
+    /// Those of them that were compressed.
+    #[serde(default)]
+    pub compressed_from: u64,
+    /// Bytes that those became, which travelled in their place.
+    #[serde(default)]
+    pub compressed_to: u64,
+    /// Reason for which data travelled as it is when the run ended; `None` where it was compressed, and
+    /// where there was no need to decide.
+    #[serde(default)]
+    pub uncompressed: Option<Uncompressed>,
     /// Seconds from the start to the end of the run.
     pub seconds: f64,
     /// Mean payload rate of the run in bits per second: `bytes_sent` over `seconds`.

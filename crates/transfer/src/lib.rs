@@ -49,7 +49,7 @@ pub use account::Account;
 pub use allowance::Allowance;
 pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary, Via};
 pub use further_links::{FurtherLink, Joining};
-pub use icdc_protocol::message::IfRunning;
+pub use icdc_protocol::message::{IfRunning, Uncompressed};
 pub use name_list::{ListServer, NameList, Names, NewNameList};
 pub use notices::Noticed;
 pub use rate_share::RateShare;

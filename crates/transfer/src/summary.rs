@@ -73,8 +73,12 @@ fn complete(summary: Summary, only: Option<FileDigest>, account: &Account, recei
         Some(FileDigest::SparseMap(digest)) => (None, Some(digest_text(&digest))),
         None => (None, None),
     };
+    let (compressed_from, compressed_to) = account.compressed();
     Summary {
         bytes_sent: account.bytes(),
+        compressed_from,
+        compressed_to,
+        uncompressed: account.uncompressed(),
         seconds: elapsed.as_secs_f64(),
         goodput_bps: goodput.as_bits_per_second(),
         retransmitted_segments: account.retransmitted_segments(),

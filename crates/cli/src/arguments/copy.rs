@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use icdc_metrics::Gateway;
-use icdc_protocol::message::{Keep, MaxDelete, Preserve};
+use icdc_protocol::message::{Compress, Keep, MaxDelete, Preserve};
 use icdc_units::{ByteCount, Span};
 
 use super::choosing::CHOOSING;
@@ -13,7 +13,8 @@ use super::{ChoosingArguments, ConnectionArguments, FollowingArguments, Reportin
 use crate::chmod::{ModeChanges, mode_changes};
 use crate::owner_rules::{OwnerRules, owner_rules};
 use crate::values::{
-    Ceiling, Congestion, Shard, Streams, ceiling, congestion, keep, max_delete, pause, preserve, ring, shard, streams,
+    Ceiling, Congestion, Shard, Streams, ceiling, compress, congestion, keep, max_delete, pause, preserve, ring, shard,
+    streams,
 };
 
 /// Group of the options after which the destination has nothing that the sources have not.
@@ -89,6 +90,15 @@ pub(crate) struct CopyArguments {
     /// buffers; all of them share one rate
     #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = streams, help_heading = "Speed")]
     pub(crate) streams: Streams,
+
+    /// Compress data on its way by zstd: auto while the network limits, a processor is idle and the data
+    /// shrinks, never, or always at a level from 1 to 19
+    #[arg(long, value_name = "auto|never|LEVEL", default_value = "auto", value_parser = compress, help_heading = "Speed")]
+    pub(crate) compress: Compress,
+
+    /// As --compress auto
+    #[arg(short = 'z', hide = true, conflicts_with = "compress")]
+    pub(crate) compress_auto: bool,
 
     /// Size of the receiver's buffer between network and disk [default: 256MiB, at most a quarter of the memory that a
     /// control group or `ulimit -v` allows]

@@ -213,6 +213,11 @@ impl CopyOutput {
                 let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
                 self.console.complain(&format!("{}{because}", route_text(*via)));
             }
+            Event::Compression { level, uncompressed } if self.verbose => {
+                let why = uncompressed.map_or("it is not known yet what limits", summary::uncompressed);
+                let told = if *level > 0 { format!("on, level {level}") } else { format!("off: {why}") };
+                self.console.complain(&format!("compression {told}"));
+            }
             Event::Notice { .. } | Event::Running { .. } | Event::Reconnecting { .. } if self.quiet => {}
             Event::Notice { text } => self.console.complain(text),
             Event::Running { .. } => self.tell_of_running(event),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use icdc_client::Location;
-use icdc_transfer::{Stage, Summary};
+use icdc_transfer::{Stage, Summary, Uncompressed};
 use icdc_units::ByteCount;
 
 /// Duration of a run in seconds from which on its summary tells the rate, and what limited it.
@@ -31,6 +31,7 @@ pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<St
     if summary.unchanged_bytes > 0 {
         parts.push(format!("{} not sent, equal in the files that were replaced", size(summary.unchanged_bytes)));
     }
+    parts.extend(compression(summary));
     if summary.taken_over_files > 0 {
         parts.push(format!(
             "{}, {}, taken over from an earlier run by size and time, NOT READ (to read them, too, run it again with --verify)",
@@ -60,6 +61,28 @@ pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<St
         lines.push(format!("digest of the data blocks {digest}"));
     }
     lines
+}
+
+/// Sentence on what compression has saved, or why there was none; `None` where nobody needs to know.
+fn compression(summary: &Summary) -> Option<String> {
+    let Summary { compressed_from: from, compressed_to: to, .. } = *summary;
+    if from > 0 {
+        let ratio = from as f64 / to.max(1) as f64;
+        return Some(format!("{} compressed to {} ({ratio:.1}:1)", size(from), size(to)));
+    }
+    let reason = summary.uncompressed.filter(|_| summary.seconds >= BRIEF)?;
+    Some(format!("compression off: {}", uncompressed(reason)))
+}
+
+/// Reason for which data travels as it is, in words.
+pub(crate) fn uncompressed(reason: Uncompressed) -> &'static str {
+    match reason {
+        Uncompressed::OlderEnd => "the other end is older",
+        Uncompressed::Disk => "the disk limits",
+        Uncompressed::Processor => "no processor is idle enough",
+        Uncompressed::Data => "the data does not shrink",
+        Uncompressed::Memory => "the memory limit of the sending end leaves no room",
+    }
 }
 
 /// Numbers of items that were not simply copied, each with what became of them.

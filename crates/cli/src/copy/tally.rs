@@ -140,6 +140,8 @@ impl Tally {
             goodput_bps: goodput.as_bits_per_second(),
             retransmitted_segments: self.last.retransmitted_segments,
             max_rate_bps: self.last.max_rate_bps,
+            compressed_from: self.last.compressed_from,
+            compressed_to: self.last.compressed_to,
             // What ended the run is an error too.
             errors: self.failed.max(1),
             skipped: self.skipped,

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::Context;
 use icdc_filter::Rule;
 use icdc_protocol::message::{
-    Backup, Choice, Delete, DirectoryLinks, Equality, Existing, IfRunning, Mirrored, Missing, ReceiveOptions,
+    Backup, Choice, Compress, Delete, DirectoryLinks, Equality, Existing, IfRunning, Mirrored, Missing, ReceiveOptions,
     SendOptions, Snapshot, SnapshotTime,
 };
 
@@ -35,6 +35,7 @@ pub(super) fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions 
         prune_empty_dirs: arguments.prune_empty_dirs,
         owner_names: false,
         known_digests: uses_known_digests(arguments),
+        compress: if arguments.compress_auto { Compress::Auto } else { arguments.compress },
     }
 }
 

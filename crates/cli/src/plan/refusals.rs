@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{bail, ensure};
 use icdc_protocol::limits::{MAX_LINK_DESTS, MAX_LINK_TARGETS, MAX_MODE_CHANGES, MAX_PATH};
+use icdc_protocol::message::Compress;
 use icdc_protocol::validate::is_component;
 
 use crate::applies::{Concern, Hosts, Mismatch};
@@ -73,6 +74,7 @@ pub(super) fn refuse_without_effect(arguments: &CopyArguments, hosts: Hosts) -> 
     let given = [
         ("--streams", arguments.streams.0.is_some(), "is a number of TCP connections"),
         ("--cc", arguments.cc.0.is_some(), "is TCP's congestion control"),
+        ("--compress", matches!(arguments.compress, Compress::Level(_)), "is for data that crosses a network"),
         ("--port", arguments.connection.port.is_some(), "names ports for data connections"),
     ];
     for (option, is_given, meaning) in given {

@@ -116,7 +116,7 @@ impl RsyncOption {
 }
 
 /// Sentence on how options of compression differ from rsync's.
-const NO_COMPRESSION: &str = "there is no compression";
+const COMPRESSION: &str = "data is compressed by zstd while that saves time, and not otherwise";
 /// Sentence on how options that delete early differ from rsync's.
 const LAST: &str = "deletes last, after everything else has arrived";
 
@@ -184,7 +184,7 @@ const OPTIONS: &[RsyncOption] = &[
     option(&["--inc-recursive", "--i-r", "--no-inc-recursive", "--no-i-r"], Needless),
     option(&["-s", "--secluded-args", "--protect-args", "--blocking-io"], Needless),
     option(&["--partial-dir", "-B", "--block-size"], Meaning::NeedlessValue),
-    option(&["-z", "--compress"], Needless).but(NO_COMPRESSION),
+    option(&["-z", "--compress"], Pass("--compress=auto")).but(COMPRESSION),
     option(
         &[
             "--compress-level",

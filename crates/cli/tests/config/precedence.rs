@@ -37,6 +37,7 @@ const TRIED: &[Tried] = &[
     tried("rate", ["'1gbit'", "'auto'"], ["1gbit", "auto"], SSH, &[]),
     tried("cc", ["'cubic'", "'reno'"], ["cubic", "reno"], SSH, &[]),
     tried("streams", ["4", "'auto'"], ["4", "auto"], SSH, &[]),
+    tried("compress", ["'never'", "3"], ["never", "3"], SSH, &[]),
     tried("ring", ["'16MiB'", "'1GiB'"], ["16MiB", "1GiB"], SSH, &[]),
     tried("buffered", ["true", "false"], ["true", "false"], SSH, &[]),
     tried("verify", ["true", "false"], ["true", "false"], SSH, &[]),

@@ -12,6 +12,7 @@ mod backups;
 mod chmod;
 mod choosing;
 mod coming_from;
+mod compression;
 mod deep;
 mod delete;
 mod devices;

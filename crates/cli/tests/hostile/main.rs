@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
 mod client;
+mod compressed;
 mod floods;
 mod keys;
 mod late;

@@ -1,7 +1,7 @@
 //! What the other end cannot do is not asked of it, and told.
 
 use icdc_protocol::Features;
-use icdc_protocol::message::Message;
+use icdc_protocol::message::{Message, Ready, Refusal, RefusalKind, Want, Wants};
 
 use crate::peer::{Server, begin};
 use crate::support::daemon::location;
@@ -23,6 +23,37 @@ fn links_are_not_kept_by_an_end_that_does_not_follow_them() {
     })
     .expect_code(3);
     assert!(ended.to_string().contains("does not follow links to directories; upgrade icdc there"), "{ended}");
+}
+
+/// Copies to a receiver that lacks a feature, and takes what comes as an older release does.
+#[test]
+fn data_is_not_compressed_for_an_end_that_does_not_expand_it() {
+    for words in [&[][..], &["--compress", "3"]] {
+        let site = Site::new();
+        let server = Server::new(&site);
+        let text = b"a line that repeats\n".repeat(5000);
+        std::fs::write(site.path("text"), &text).unwrap();
+        let without = Features::from_bits(Features::OURS.bits() & !Features::COMPRESSION.bits());
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut peer = server.accept_request();
+                peer.say(Message::Accepted(without));
+                peer.say(Message::Ready(Ready { resuming: false, ring_blocks: 16 }));
+                peer.hear_of(|message| matches!(message, Message::Entries(_)).then_some(()));
+                peer.say(Message::Wants(Wants { first: 0, answers: vec![Want::All] }));
+                let items = peer.hear_of(|message| match message {
+                    Message::Pack(items) => Some(Ok(items.clone())),
+                    Message::Compressed(_) => Some(Err("it is compressed")),
+                    _ => None,
+                });
+                assert_eq!(items.unwrap()[0].length as usize, text.len());
+                peer.say(Message::Abort(Refusal::new(RefusalKind::NotAllowed, "as far as this")));
+                peer.hear_end();
+            });
+            site.copy(words).arg("text").arg(location(server.port(), "copy")).run()
+        });
+        assert!(ended.to_string().contains("as far as this"), "{ended}");
+    }
 }
 
 #[test]

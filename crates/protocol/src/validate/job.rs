@@ -6,6 +6,7 @@ use icdc_units::ByteCount;
 use super::names::{is_component, path};
 use super::rules::{Checked, require};
 use super::{owners, receipt, snapshot};
+use crate::compression::{Compress, MAX_LEVEL};
 use crate::limits::{
     MAX_DISKLESS_BYTES, MAX_HOST, MAX_LINK_DESTS, MAX_LINK_TARGETS, MAX_MODE_CHANGES, MAX_PATH, MAX_RING_BYTES,
     MAX_RULE_BYTES, MAX_RULES, MAX_SOURCES, MAX_STREAMS, MIN_DISKLESS_BYTES,
@@ -89,6 +90,8 @@ fn send_options(options: &SendOptions) -> Checked {
     let streams = options.streams.unwrap_or(1);
     require((1..=MAX_STREAMS).contains(&streams), "no connection, or too many")?;
     measure::ceiling(options.rate)?;
+    let level = if let Compress::Level(level) = options.compress { level } else { 1 };
+    require((1..=MAX_LEVEL).contains(&level), "a level of compression out of bounds")?;
     require(!(options.moves && options.mirrored != Mirrored::No), "a move that deletes what the source does not have")?;
     require(options.listed.is_none() || options.mirrored == Mirrored::No, "a mirror of listed names")?;
     require(options.listed.is_none() || !options.moves, "a move of listed names")?;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use icdc_filter::{Effect, Rule};
+use icdc_protocol::compression::MAX_LEVEL;
 use icdc_protocol::limits::{
     MAX_BINS, MAX_CANDIDATES, MAX_DISKLESS_BYTES, MAX_FILE_SIZE, MAX_LISTED_AHEAD, MAX_MEASURE_NANOS, MAX_NAME,
     MAX_STREAMS, MAX_WINDOW, MIN_DISKLESS_BYTES, PACK_FILE_LIMIT, PART_SIZE,
@@ -22,7 +23,7 @@ use proptest::prelude::*;
 /// A message and the length of the payload that belongs to it.
 pub(crate) fn message() -> impl Strategy<Value = (Message, usize)> {
     let alone = prop_oneof![requests(), from_sender(), from_receiver(), either_way()];
-    prop_oneof![4 => alone.prop_map(|message| (message, 0)), 1 => block(), 1 => part(), 1 => pack()]
+    prop_oneof![4 => alone.prop_map(|message| (message, 0)), 1 => block(), 1 => part(), 1 => pack(), 1 => compressed()]
 }
 
 fn requests() -> impl Strategy<Value = Message> {
@@ -255,6 +256,29 @@ fn pack() -> impl Strategy<Value = (Message, usize)> {
     })
 }
 
+fn compressed() -> impl Strategy<Value = (Message, usize)> {
+    let shrinks = |(message, length): (Message, usize)| (length > 1).then_some((message, length));
+    let of = prop_oneof![block(), pack()].prop_filter_map("nothing is shorter", shrinks);
+    (of, any::<prop::sample::Index>()).prop_map(|((message, length), shorter)| {
+        let of = Compressible::of(message).expect("it is of these kinds");
+        (Message::Compressed(Compressed { length: length as u32, of }), 1 + shorter.index(length - 1))
+    })
+}
+
+fn compress() -> impl Strategy<Value = Compress> {
+    prop_oneof![Just(Compress::Auto), Just(Compress::Never), (1..=MAX_LEVEL).prop_map(Compress::Level)]
+}
+
+fn uncompressed() -> impl Strategy<Value = Uncompressed> {
+    prop_oneof![
+        Just(Uncompressed::OlderEnd),
+        Just(Uncompressed::Disk),
+        Just(Uncompressed::Processor),
+        Just(Uncompressed::Data),
+        Just(Uncompressed::Memory),
+    ]
+}
+
 fn job() -> impl Strategy<Value = Job> {
     let admit = (any::<[u8; 32]>(), transfer());
     let drive = (
@@ -431,7 +455,7 @@ fn mirrored() -> impl Strategy<Value = Mirrored> {
 
 fn send_options() -> BoxedStrategy<SendOptions> {
     let congestion = || option::of(Just("icdc_highspeed".to_owned()));
-    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 6]>(), mirrored()));
+    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 6]>(), mirrored(), compress()));
     let usual = (choice(), preserve(), rest(), option::of(any::<Digest>())).prop_map(
         |(
             choice,
@@ -440,7 +464,7 @@ fn send_options() -> BoxedStrategy<SendOptions> {
                 rate,
                 congestion,
                 streams,
-                ([dry_run, buffered, moves, prune_empty_dirs, owner_names, known_digests], mirrored),
+                ([dry_run, buffered, moves, prune_empty_dirs, owner_names, known_digests], mirrored, compress),
             ),
             listed,
         )| SendOptions {
@@ -458,6 +482,7 @@ fn send_options() -> BoxedStrategy<SendOptions> {
             prune_empty_dirs,
             known_digests,
             owner_names,
+            compress,
         },
     );
     let without_disks = (diskless(), rest()).prop_map(|(diskless, (rate, congestion, streams, _))| SendOptions {
@@ -730,13 +755,15 @@ fn special() -> impl Strategy<Value = Special> {
 }
 
 fn goodbye() -> impl Strategy<Value = Goodbye> {
-    (any::<Digest>(), any::<[u64; 3]>(), vec((text(), any::<u64>()), 0..10)).prop_map(
-        |(tree, [bytes_sent, retransmitted_segments, failed], limited_by)| Goodbye {
+    let stages = vec((text(), any::<u64>()), 0..10);
+    (any::<Digest>(), any::<[u64; 3]>(), stages, option::of(uncompressed())).prop_map(
+        |(tree, [bytes_sent, retransmitted_segments, failed], limited_by, uncompressed)| Goodbye {
             tree,
             bytes_sent,
             retransmitted_segments,
             failed,
             limited_by,
+            uncompressed,
         },
     )
 }

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use icdc_protocol::message::{EntryId, Message};
+use icdc_protocol::message::{Compressed, Compressible, EntryId, Message, PackItem};
 
 /// Number of debts below which settled ones are not dropped.
 const FEW: usize = 1024;
@@ -135,11 +135,21 @@ impl Debt {
             }
             // What did not arrive of a block is read with all of it.
             Message::Part(part) => Some(Self::Block { id: part.id, index: part.index }),
-            Message::Pack(items) => Some(Self::Pack(items.iter().map(|item| item.id).collect())),
+            Message::Pack(items) => Some(Self::pack(items)),
             Message::FileEnd(end) => Some(Self::End(end.id)),
             Message::StreamEnd(end) => Some(Self::End(end.id)),
+            Message::Compressed(Compressed { of, .. }) => Some(match of {
+                Compressible::Block(header) | Compressible::Difference(header) => {
+                    Self::Block { id: header.id, index: header.index }
+                }
+                Compressible::Pack(items) => Self::pack(items),
+            }),
             _ => None,
         }
+    }
+
+    fn pack(items: &[PackItem]) -> Self {
+        Self::Pack(items.iter().map(|item| item.id).collect())
     }
 
     /// Drops settled items from this debt; returns whether any are left.

@@ -10,15 +10,39 @@ use icdc_session::receiver::files::Length;
 use icdc_units::ByteCount;
 
 use super::disk_rate::Arrived;
-use super::jobs::{DiskJob, HashJob, StoreJob};
+use super::jobs::{DiskJob, HashJob, NameJob, StoreJob};
 use super::shared::Shared;
 use crate::diskless;
 
-/// Body of a hashing thread: compares blocks with the digests in their headers until the queue is
-/// closed. Good blocks go to `store`.
-pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<StoreJob>, reads: &Channel<DiskJob>) {
+/// Where jobs go that the hashing threads are done with.
+#[derive(Clone)]
+pub(super) struct Checked {
+    /// Blocks that are right.
+    pub(super) store: Channel<StoreJob>,
+    /// Comparisons that can go on.
+    pub(super) reads: Channel<DiskJob>,
+    /// Packs that were compressed.
+    pub(super) names: Channel<NameJob>,
+}
+
+/// Body of a hashing thread: expands what is compressed and compares blocks with the digests in
+/// their headers until the queue is closed. Good blocks go to the disk.
+pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, to: &Checked) {
+    let Checked { store, reads, names } = to;
     for job in queue {
+        let job = match shared.expanding.expanded(job) {
+            Ok(job) => job,
+            Err(error) => {
+                shared.fail(SessionError::Protocol(error));
+                continue;
+            }
+        };
         let handed = match job {
+            HashJob::Pack(items, payload) => {
+                let _ = names.send(NameJob::Pack(items, Some(payload)));
+                Ok(())
+            }
+            HashJob::Compressed { .. } => Ok(()),
             HashJob::Confirmed => store.send(StoreJob::Confirmed),
             HashJob::End(end) => shared.large_files.on_end(end).map_or(Ok(()), |end| store.send(StoreJob::End(end))),
             HashJob::Block { header, payload } => {

@@ -6,8 +6,11 @@ use crossbeam_channel::Sender as Channel;
 use icdc_disk::Block;
 use icdc_limits::thread::NoThread;
 use icdc_link::{Inlet, LinkError, Parcel};
+use icdc_protocol::Features;
 use icdc_protocol::block_map::block_length;
-use icdc_protocol::message::{BlockHeader, Congestion, Goodbye, Message, Part, Problem, Refusal, RefusalKind};
+use icdc_protocol::message::{
+    BlockHeader, Compressed, Compressible, Congestion, Goodbye, Message, Part, Problem, Refusal, RefusalKind,
+};
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::LinkEnd;
 use icdc_session::receiver::files::Length;
@@ -91,7 +94,8 @@ impl Intake<'_> {
                 self.shared.connections().on_message(number, &parcel.message);
             }
             let length = ByteCount::from(parcel.payload_length());
-            self.account.reserve(length).map_err(LinkEnd::Failed)?;
+            let plain = parcel.message.plain_length(parcel.payload_length());
+            self.account.reserve(ByteCount::from(plain)).map_err(LinkEnd::Failed)?;
             if let Flow::Goodbye(goodbye) = self.handle(parcel).map_err(LinkEnd::Failed)? {
                 return Ok(goodbye);
             }
@@ -125,8 +129,8 @@ impl Intake<'_> {
 
     /// Hands a message with its payload to the thread that handles it, or handles it here.
     fn handle(&self, parcel: Parcel) -> Result<Flow, SessionError> {
-        let length = parcel.payload_length() as u64;
-        self.shared.received.fetch_add(length, Ordering::Relaxed);
+        let plain = parcel.message.plain_length(parcel.payload_length()) as u64;
+        self.shared.received.fetch_add(plain, Ordering::Relaxed);
         let Parcel { message, payload } = parcel;
         let payload = payload.map(|payload| payload.into_block(&self.shared.pool)).transpose();
         let payload = payload.map_err(|_| SessionError::of_link(LinkError::Stopped))?;
@@ -136,7 +140,10 @@ impl Intake<'_> {
                 self.shared.large_files.on_block(header.id, header.index);
                 self.hash(header, payload.map(arrived));
             }
-            Message::Difference(header) => self.difference(header, payload)?,
+            Message::Difference(header) => {
+                let _ = self.hash.send(self.difference(header, payload)?);
+            }
+            Message::Compressed(compressed) => self.compressed(compressed, payload)?,
             Message::Part(part) => {
                 if let Some((header, block)) = self.join(&part, payload)? {
                     self.hash(header, Some(arrived((block, part.length as usize))));
@@ -230,8 +237,29 @@ impl Intake<'_> {
         *self.shared.max_rate() = Some(limit);
     }
 
-    /// Hands the difference of a block to the hashing threads, in a block of the ring.
-    fn difference(&self, header: BlockHeader, payload: Option<(Block, usize)>) -> Result<(), SessionError> {
+    /// Hands a compressed payload to the hashing threads, which expand it; an error from a sender that
+    /// has not announced that feature.
+    fn compressed(&self, compressed: Compressed, payload: Option<(Block, usize)>) -> Result<(), SessionError> {
+        if !self.shared.peer().has(Features::COMPRESSION) {
+            return Err(SessionError::Protocol("sends compressed data without that feature".into()));
+        }
+        let plain = compressed.length as usize;
+        let (block, frame) = payload.ok_or_else(|| SessionError::Protocol("a compressed payload is missing".into()))?;
+        self.shared.expanding.note(plain, frame);
+        let job = match compressed.of {
+            Compressible::Block(header) => {
+                self.shared.large_files.on_block(header.id, header.index);
+                HashJob::Block { header, payload: Some(self.shared.waiting.arrived(block, plain)) }
+            }
+            Compressible::Difference(header) => self.difference(header, Some((block, plain)))?,
+            Compressible::Pack(items) => HashJob::Pack(items, self.shared.waiting.arrived(block, plain)),
+        };
+        let _ = self.hash.send(HashJob::Compressed { job: Box::new(job), frame, plain });
+        Ok(())
+    }
+
+    /// Job for the difference of a block, in a block of the ring.
+    fn difference(&self, header: BlockHeader, payload: Option<(Block, usize)>) -> Result<HashJob, SessionError> {
         let (id, index) = (header.id, header.index);
         let length = self.shared.large_files.length(id);
         if length.is_some() && !self.shared.bases.is_described(id, index) {
@@ -246,9 +274,7 @@ impl Intake<'_> {
             Some(Length::Stream) | None => 0,
         };
         self.shared.large_files.on_block(header.id, header.index);
-        let payload = self.shared.waiting.arrived(block, length);
-        let _ = self.hash.send(HashJob::Difference { header, payload });
-        Ok(())
+        Ok(HashJob::Difference { header, payload: self.shared.waiting.arrived(block, length) })
     }
 
     /// Hands a received block to the hashing threads.

@@ -48,6 +48,16 @@ pub(super) enum HashJob {
     Block { header: BlockHeader, payload: Option<Arrived> },
     /// A block that is to be put together from the file that is replaced and from what differs.
     Difference { header: BlockHeader, payload: Arrived },
+    /// A pack of small files that has been expanded, for the thread that handles file names.
+    Pack(Vec<PackItem>, Arrived),
+    /// A job whose payload is to be expanded first.
+    Compressed {
+        job: Box<Self>,
+        /// Length of the frame that has arrived, in bytes.
+        frame: usize,
+        /// Length of what it stands for, in bytes.
+        plain: usize,
+    },
     /// No more blocks of a file will come, or it is given up.
     End(ItemEnd),
     /// The sender has answered a `Ready`.

@@ -20,6 +20,7 @@ mod compare;
 mod confinement;
 mod disk_rate;
 mod exchanging;
+mod expanding;
 mod failure;
 mod file_identity;
 mod hash;
@@ -71,6 +72,8 @@ use icdc_units::ByteCount;
 
 use self::bases::ReplacedFiles;
 use self::disk_rate::DiskQueue;
+use self::expanding::Expanding;
+use self::hash::Checked;
 use self::intake::Intake;
 use self::large_files::LargeFiles;
 use self::names::FileExecutor;
@@ -172,6 +175,7 @@ fn receive(
         draining: Once::default(),
         wake_supervisor,
         tally: Mutex::default(),
+        expanding: Expanding::new(),
         received: AtomicU64::new(0),
         max_rate: Mutex::default(),
         notices: Mutex::default(),
@@ -196,7 +200,10 @@ fn receive(
         account.note_place(*place);
     }
     account.add_bytes(shared.received.load(Ordering::Relaxed));
-    received(shared)
+    let compressed = shared.expanding.sums();
+    let received = received(shared)?;
+    account.add_compressed(compressed, received.goodbye.as_ref().and_then(|goodbye| goodbye.uncompressed));
+    Ok(received)
 }
 
 /// Runs the threads of a session until all of them have ended.
@@ -229,13 +236,14 @@ fn run_threads(
             run_outlet(shared, outlet, &replies);
         });
         let executor = names.run(move || executor.run(&names_queue, &stored_queue));
+        let checked = Checked { store: to_store, reads: to_compare, names: to_names.clone() };
         for _ in 1..hashers {
-            let (queue, to_store, reads) = (hash_queue.clone(), to_store.clone(), to_compare.clone());
-            if try_start(scope, "hash", move || hash::run(shared, &queue, &to_store, &reads)).is_err() {
+            let (queue, checked) = (hash_queue.clone(), checked.clone());
+            if try_start(scope, "hash", move || hash::run(shared, &queue, &checked)).is_err() {
                 break;
             }
         }
-        hash.run(move || hash::run(shared, &hash_queue, &to_store, &to_compare));
+        hash.run(move || hash::run(shared, &hash_queue, &checked));
         let compared = stored.clone();
         compare.run(move || compare::run(shared, &compare_queue, &compared));
         store.run(move || store::run(shared, &store_queue, stored));

@@ -51,6 +51,7 @@ impl Progress {
         self.last_bytes = feedback.received;
         let tcp = shared.link.tcp_info();
         let full = feedback.ring_used * 10 >= feedback.ring_blocks * 9;
+        let (compressed_from, compressed_to) = shared.expanding.sums();
         (shared.events)(Event::Progress(Sample {
             seconds: (now - self.start).as_secs_f64(),
             bytes_done: (feedback.received + (tally.resumed + tally.unchanged).as_u64()).min(if totals.complete {
@@ -68,6 +69,8 @@ impl Progress {
             rtt_us: tcp.as_ref().map_or(0, |info| info.rtt.as_micros()),
             silent_ms: tcp.as_ref().map_or(0, |info| info.silence.as_millis()),
             max_rate_bps: shared.max_rate().map_or(0, Rate::as_bits_per_second),
+            compressed_from,
+            compressed_to,
             ..Sample::default()
         }));
     }

@@ -18,6 +18,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 use super::bases::ReplacedFiles;
 use super::disk_rate::DiskQueue;
+use super::expanding::Expanding;
 use super::large_files::LargeFiles;
 use super::output::Output;
 use super::owners::OwnerLookup;
@@ -124,8 +125,10 @@ pub(super) struct Shared<'a> {
     /// Wakes the supervising thread after a change in how the session ends.
     pub(super) wake_supervisor: Channel<()>,
     pub(super) tally: Mutex<Tally>,
-    /// Payload bytes of the frames that were taken up, those of blocks which travelled again
-    /// included.
+    /// Compressed payloads that have arrived.
+    pub(super) expanding: Expanding,
+    /// Payload bytes of the frames that were taken up, before they were compressed, those of blocks which
+    /// travelled again included.
     pub(super) received: AtomicU64,
     pub(super) max_rate: Mutex<Option<Rate>>,
     /// Features of the sender, as bits.
@@ -261,9 +264,10 @@ impl Shared<'_> {
     }
 
     /// Payload bytes that have arrived in this session over all connections: blocks that are not
-    /// complete yet are included, and blocks that arrive again count again.
+    /// complete yet are included, and blocks that arrive again count again. What was compressed counts
+    /// as what it stands for, once it is complete.
     pub(super) fn arrived(&self) -> ByteCount {
-        self.further.received() + self.link.received()
+        self.further.received() + self.link.received() + self.expanding.saved()
     }
 
     /// Feedback for the sender: bytes that have arrived and that are durable, blocks in the ring,

@@ -146,6 +146,7 @@ impl<'scope> Session<'scope> {
             retransmitted_segments: 0,
             failed: 0,
             limited_by: Vec::new(),
+            uncompressed: None,
         }));
         self.receiver.join().unwrap()
     }

@@ -61,6 +61,8 @@ pub(super) struct Connections<'a> {
 #[derive(Default)]
 struct Handed {
     bytes: AtomicU64,
+    /// Bytes that those which are compressed stand for beyond their own number.
+    saved: AtomicU64,
     /// Payload bytes of the parts of the last blocks.
     in_parts: AtomicU64,
     /// Processor time of the thread that serves it, in nanoseconds.
@@ -83,9 +85,16 @@ impl Handed {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Number of bytes before they were compressed.
+    fn plain(&self) -> u64 {
+        self.bytes() + self.saved.load(Ordering::Relaxed)
+    }
+
     /// Counts the payload of a frame that is about to be passed to the connection's socket.
     fn add(&self, parcel: &Parcel) {
         let length = parcel.payload_length() as u64;
+        let plain = parcel.message.plain_length(parcel.payload_length()) as u64;
+        self.saved.fetch_add(plain - length, Ordering::Relaxed);
         if matches!(parcel.message, Message::Part(_)) {
             self.in_parts.fetch_add(length, Ordering::Relaxed);
         }
@@ -117,7 +126,7 @@ impl<'a> Connections<'a> {
         Self { executor, account, steering, wake, data, parts, bytes_sent, handed, serving, congestion }
     }
 
-    /// Payload bytes that were handed to the sockets of all connections; not all need have arrived.
+    /// Payload bytes handed to the sockets of all connections, before they were compressed.
     pub(super) fn bytes_sent(&self) -> u64 {
         self.bytes_sent.load(Ordering::Relaxed)
     }
@@ -135,7 +144,7 @@ impl<'a> Connections<'a> {
     /// Data that each connection still has to deliver, when there is nothing else to send; empty
     /// before. Where files have failed, what is left is not known exactly, and it is empty.
     fn owed(&self) -> Vec<Owed> {
-        if !self.executor.left(self.handed.iter().map(Handed::bytes).sum()).is_zero() {
+        if !self.executor.left(self.handed.iter().map(Handed::plain).sum()).is_zero() {
             return Vec::new();
         }
         let mut delivered = self.executor.further.delivered_by_each();
@@ -147,6 +156,20 @@ impl<'a> Connections<'a> {
     /// Payload bytes that have reached the receiver's host, over all connections.
     pub(super) fn delivered(&self) -> ByteCount {
         self.executor.link.delivered() + self.executor.further.delivered()
+    }
+
+    /// What the payload bytes that have reached the receiver's host stand for, once those that are
+    /// compressed and were handed to the sockets have arrived.
+    pub(super) fn delivered_plain(&self) -> ByteCount {
+        let saved = self.handed.iter().map(|handed| handed.saved.load(Ordering::Relaxed)).sum();
+        self.delivered() + ByteCount::new(saved)
+    }
+
+    /// Decides about compression by what limits at present.
+    pub(super) fn watch_compression(&self, now: Time) {
+        let (executor, delivered) = (self.executor, (self.delivered(), self.delivered_plain()));
+        let event = executor.compressing.on_tick(now, executor.stages.current(), delivered);
+        event.into_iter().for_each(|event| (executor.events)(event));
     }
 
     /// TCP segments retransmitted on all connections.
@@ -298,7 +321,8 @@ impl<'a> Connections<'a> {
             return Ok(Next::Over);
         }
         let no_data = never();
-        let left = self.executor.left(self.bytes_sent());
+        // On the way, as the connections carry it.
+        let left = self.executor.compressing.on_the_way(self.executor.left(self.bytes_sent()));
         let if_taken = |queue, frame| {
             let takes = !self.executor.is_data_stopped() && self.steering.takes(number, ByteCount::from(frame), left);
             if takes { queue } else { &no_data }
@@ -329,7 +353,7 @@ impl<'a> Connections<'a> {
     /// quota ends the session.
     fn send(&self, number: u8, outlet: &mut dyn Outlet, parcel: Parcel) -> Result<(), LinkError> {
         let _busy = self.executor.stages.send.busy();
-        let length = parcel.payload_length() as u64;
+        let length = parcel.message.plain_length(parcel.payload_length()) as u64;
         if let Err(error) = self.account.reserve(ByteCount::new(length)) {
             // This ends the session, which the first connection reports to the receiver.
             self.executor.fail(error);
@@ -351,6 +375,7 @@ impl<'a> Connections<'a> {
             bytes_sent: self.bytes_sent(),
             retransmitted_segments: self.retransmitted_segments(),
             limited_by: self.executor.stages.charged_by_name(),
+            uncompressed: self.executor.compressing.uncompressed(),
             ..goodbye
         })
     }

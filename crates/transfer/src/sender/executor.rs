@@ -16,8 +16,8 @@ use icdc_link::{LinkControl, Parcel};
 use icdc_protocol::Features;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
-    self, Basis, Candidates, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, ListedNames, Message,
-    SendOptions,
+    self, Basis, Candidates, Compress, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp,
+    ListedNames, Message, SendOptions,
 };
 use icdc_rate::bundle::Number;
 use icdc_rate::controller::{Controller, Frame, Placement};
@@ -29,6 +29,7 @@ use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span};
 
 use super::comparing::AskedAbout;
+use super::compressing::Compressing;
 use super::given_up::read_once;
 use super::input::Input;
 use super::last_blocks::{divided, form};
@@ -196,6 +197,8 @@ pub(super) struct Executor<'a> {
     pub(super) buffered: bool,
     /// Settings of a session that reads no file; `None` for a usual session.
     pub(super) diskless: Option<Diskless>,
+    /// Compression of what is sent.
+    pub(super) compressing: Compressing,
     /// The sources, as far as a receiver may ask what they have.
     pub(super) asked_about: AskedAbout,
     /// Digests that earlier runs have kept.
@@ -260,6 +263,9 @@ impl<'a> Executor<'a> {
         let (to_connections, data) = bounded(DATA_QUEUE.max(hashers()));
         let (in_parts, parts) = bounded(DATA_QUEUE);
         let (to_first, wake) = bounded(1);
+        let is_local = link.peer_key().is_none() && link.tcp_info().is_none();
+        let sends_files = !options.dry_run && options.diskless.is_none();
+        let compress = if sends_files && !is_local { options.compress } else { Compress::Never };
         let state = SessionState {
             machine,
             places: ById::default(),
@@ -294,6 +300,7 @@ impl<'a> Executor<'a> {
             dry_run: options.dry_run,
             buffered: options.buffered,
             diskless: options.diskless,
+            compressing: Compressing::new(compress),
             asked_about: AskedAbout::default(),
             digests,
             receipt: None,
@@ -618,7 +625,7 @@ impl<'a> Executor<'a> {
     /// when the session is over.
     pub(super) fn queue_data(&self, parcel: Parcel) -> Option<()> {
         let frame = Frame {
-            length: ByteCount::from(parcel.payload_length()),
+            length: ByteCount::from(parcel.message.plain_length(parcel.payload_length())),
             form: form(&parcel),
             ring_blocks: self.feedback.lock().expect(NO_PANIC).ring_blocks,
             total: self.counts().to_send(),
@@ -637,6 +644,11 @@ impl<'a> Executor<'a> {
                 divided(parcel).into_iter().try_for_each(|part| self.queue(&self.parts, part))
             }
         }
+    }
+
+    /// Whether the receiver takes compressed payloads.
+    pub(super) fn takes_compressed(&self) -> bool {
+        Features::from_bits(self.peer.load(Ordering::Relaxed)).has(Features::COMPRESSION)
     }
 
     /// Notes the features that the receiver has announced.

@@ -19,6 +19,7 @@ use icdc_protocol::limits::{BLOCK_SIZE, MAX_FILE_SIZE};
 use icdc_protocol::message::{
     BlockHeader, CandidateAnswer, Digest, EntryId, FileDigest, GivenUp, ItemEnd, Message, Streamed,
 };
+use icdc_rate::compression::Neighbours;
 use icdc_units::ByteCount;
 
 use super::executor::Executor;
@@ -85,6 +86,8 @@ pub(super) struct Hashing {
     failed: AtomicBool,
     /// Length and time of a stream; unset until it has ended, and of a file.
     streamed: OnceLock<Streamed>,
+    /// Whether its last blocks were worth compressing.
+    shrinks: Mutex<Neighbours>,
     state: Mutex<State>,
 }
 
@@ -147,6 +150,7 @@ fn take(executor: &Executor<'_>, step: Step) -> Option<()> {
             let parcel = frame(executor, header, extent, (block, length));
             // Before it is queued, which may take long: values of later blocks wait for this one.
             file.lock().note(index, Some(value));
+            let parcel = executor.compressing.compressed(executor.takes_compressed(), &file.shrinks, parcel);
             drop(busy);
             executor.queue_data(parcel)?;
             file.finish_step(executor, |state| state.sent += 1)
@@ -200,7 +204,17 @@ impl Hashing {
         let state = State { digest, next: 0, early: BTreeMap::new(), sent: 0, steps: 0, end: None };
         let (handed, failed) = (AtomicU32::new(0), AtomicBool::new(false));
         let (size, streamed) = (AtomicU64::new(size), OnceLock::new());
-        Self { id, size, hash_holes, purpose, handed, failed, streamed, state: Mutex::new(state) }
+        Self {
+            id,
+            size,
+            hash_holes,
+            purpose,
+            handed,
+            failed,
+            streamed,
+            shrinks: Mutex::default(),
+            state: Mutex::new(state),
+        }
     }
 
     /// New state for a stream, whose size is set at its end.

@@ -13,6 +13,7 @@
 
 mod chosen;
 mod comparing;
+mod compressing;
 mod connections;
 mod examination;
 mod executor;
@@ -208,6 +209,7 @@ fn send(
     }
     account.add_bytes(connections.bytes_sent());
     account.add_sender(connections.retransmitted_segments(), &executor.stages.charged_by_name());
+    account.add_compressed(executor.compressing.sums(), executor.compressing.uncompressed());
     outcome?;
     if let Some(selection) = &selection {
         executor.note_published(selection);
@@ -404,7 +406,7 @@ fn supervise<'scope, 'env>(
     watch: &Watch<'_>,
     path: &mut PathWatch,
 ) -> Result<(), SessionError> {
-    let mut progress = Progress::new(watch.start, clock::now(), connections.delivered());
+    let mut progress = Progress::new(watch.start, clock::now(), connections.delivered_plain());
     let is_settled = loop {
         let over = executor.await_over(TICK);
         let now = clock::now();
@@ -413,6 +415,7 @@ fn supervise<'scope, 'env>(
         }
         let counts = executor.counts();
         connections.sample(now);
+        connections.watch_compression(now);
         watch_path(path, now, executor, connections);
         progress.report(now, executor, connections, &counts);
         let stops = watch.stop.is_requested();

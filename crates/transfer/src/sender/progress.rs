@@ -16,7 +16,7 @@ const REST_INTERVAL: Span = Span::from_secs(10);
 pub(super) struct Progress {
     start: Time,
     last: Time,
-    /// Payload bytes that had reached the receiver's host at the last event.
+    /// Payload bytes, before they were compressed, that had reached the receiver's host at the last event.
     delivered: ByteCount,
     last_totals: (u64, u64, bool),
     /// Counts at the last event.
@@ -38,7 +38,8 @@ impl Progress {
         connections: &Connections<'_>,
         counts: &Counts,
     ) {
-        let rests = executor.followed.is_some() && self.counts == *counts && self.delivered == connections.delivered();
+        let rests =
+            executor.followed.is_some() && self.counts == *counts && self.delivered == connections.delivered_plain();
         if now - self.last >= if rests { REST_INTERVAL } else { INTERVAL } {
             self.report_last(now, executor, connections, counts);
         }
@@ -62,11 +63,12 @@ impl Progress {
         let tcp = executor.link.tcp_info();
         let elapsed = now - self.last;
         // What is sent in frames without payload counts against it until it is acknowledged.
-        let delivered = connections.delivered().max(self.delivered);
+        let delivered = connections.delivered_plain().max(self.delivered);
         let rate = if elapsed == Span::ZERO { Rate::ZERO } else { (delivered - self.delivered) / elapsed };
         (self.last, self.counts) = (now, *counts);
         self.delivered = delivered;
         let tcp = tcp.as_ref();
+        let (compressed_from, compressed_to) = executor.compressing.sums();
         (executor.events)(Event::Progress(Sample {
             seconds: (now - self.start).as_secs_f64(),
             bytes_done: (feedback.received + (counts.resumed_bytes + counts.unchanged_bytes).as_u64())
@@ -84,6 +86,8 @@ impl Progress {
             pacing_bps: tcp.and_then(|info| info.pacing_rate).map_or(0, Rate::as_bits_per_second),
             silent_ms: tcp.map_or(0, |info| info.silence.as_millis()),
             max_rate_bps: connections.steering.key_ceiling().map_or(0, Rate::as_bits_per_second),
+            compressed_from,
+            compressed_to,
         }));
     }
 }

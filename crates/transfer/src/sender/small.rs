@@ -27,6 +27,9 @@ pub(super) fn run(executor: &Executor<'_>, queue: &Queue<Vec<EntryId>>) {
         if !items.is_empty() {
             executor.with(|machine| machine.on_packed(&items));
             let parcel = Parcel { message: Message::Pack(items), payload: Some((block, length).into()) };
+            let busy = executor.stages.hash.busy();
+            let parcel = executor.compressing.compressed_pack(executor.takes_compressed(), parcel);
+            drop(busy);
             if executor.queue_data(parcel).is_none() {
                 return;
             }

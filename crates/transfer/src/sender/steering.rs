@@ -17,6 +17,7 @@ use icdc_tcp::congestion::finds_the_rate;
 use icdc_tuning::{Tuned, bundle, member};
 use icdc_units::{ByteCount, Rate, Time};
 
+use super::compressing::Compressing;
 use super::executor::Executor;
 use crate::clock;
 use crate::event::Event;
@@ -96,6 +97,7 @@ impl<'a> Steering<'a> {
         let further = further.map(|(number, info)| seen(number, info.as_ref()));
         let connections: Vec<_> = [seen(FIRST, first.as_ref())].into_iter().chain(further).collect();
         let ring = ring(&self.executor.feedback.lock().expect("no panic while feedback is stored"));
+        let ring = as_on_the_way(ring, &self.executor.compressing);
         let (Ticked { actions, next }, state) = {
             let mut controller = self.controller();
             let share = self.share.as_deref().map(RateShare::get);
@@ -240,6 +242,15 @@ fn tcp_state(now: Time, info: &TcpInfo) -> TcpState {
         window_limited: info.receive_window_limited,
         member: member(now, info),
     }
+}
+
+/// The ring by the bytes that travel for what is in it.
+fn as_on_the_way(ring: RingState, compressing: &Compressing) -> RingState {
+    let drained = ring.drained.map(|rate| {
+        let in_a_second = compressing.on_the_way(ByteCount::new(rate.as_bytes_per_second()));
+        Rate::from_bytes_per_second(in_a_second.as_u64())
+    });
+    RingState { size: compressing.on_the_way(ring.size), drained, ..ring }
 }
 
 /// State of the receiver's ring for the rate controller, by the last feedback.

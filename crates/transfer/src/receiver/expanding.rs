@@ -1,0 +1,71 @@
+//! Expands the compressed payloads that have arrived, on the threads that compare digests.
+//!
+//! As many threads expand at a time as there are expanders: at most one for each hashing thread, and
+//! fewer where memory is limited. What a frame stands for takes its place in its block of the ring.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded};
+use icdc_protocol::compression::{EXPANDER_MEMORY, Expander};
+use icdc_units::ByteCount;
+
+use super::jobs::HashJob;
+use crate::{processors, resources};
+
+/// The expanders of a session, and sums over the payloads for them.
+pub(super) struct Expanding {
+    /// Expanders that no thread uses at present.
+    idle: (Channel<Expander>, Queue<Expander>),
+    plain: AtomicU64,
+    frames: AtomicU64,
+}
+
+impl Expanding {
+    /// Expanders as the host's processors and memory limits permit.
+    pub(super) fn new() -> Self {
+        let number = resources::codecs(processors::hashers(), EXPANDER_MEMORY).max(1);
+        let idle = bounded(number);
+        (0..number).for_each(|_| idle.0.send(Expander::default()).expect("it has room for all"));
+        Self { idle, plain: AtomicU64::new(0), frames: AtomicU64::new(0) }
+    }
+
+    /// Counts a frame of this length that has arrived, and the length of what it stands for.
+    pub(super) fn note(&self, plain: usize, frame: usize) {
+        self.frames.fetch_add(frame as u64, Ordering::Relaxed);
+        self.plain.fetch_add(plain as u64, Ordering::Relaxed);
+    }
+
+    /// Number of bytes that the frames stand for, and of their own.
+    pub(super) fn sums(&self) -> (u64, u64) {
+        (self.plain.load(Ordering::Relaxed), self.frames.load(Ordering::Relaxed))
+    }
+
+    /// Bytes that the frames stand for beyond their own number.
+    pub(super) fn saved(&self) -> ByteCount {
+        let (plain, frames) = self.sums();
+        ByteCount::new(plain) - ByteCount::new(frames)
+    }
+
+    /// The job once its payload is expanded, if it was compressed; the error is a sentence about it.
+    pub(super) fn expanded(&self, job: HashJob) -> Result<HashJob, String> {
+        let HashJob::Compressed { mut job, frame, plain } = job else { return Ok(job) };
+        let (payload, of) = match &mut *job {
+            HashJob::Block { header, payload: Some(payload) } | HashJob::Difference { header, payload } => {
+                (payload, format!("block {} of item {}", header.index, header.id))
+            }
+            HashJob::Pack(_, payload) => (payload, "a pack".to_owned()),
+            HashJob::Block { payload: None, .. }
+            | HashJob::Compressed { .. }
+            | HashJob::End(_)
+            | HashJob::Confirmed => {
+                return Ok(*job);
+            }
+        };
+        let (give_back, idle) = &self.idle;
+        let mut expander = idle.recv().expect("the sending end is here");
+        let expanded = expander.expand(&mut payload.block, frame, plain);
+        give_back.send(expander).expect("the receiving end is here");
+        expanded.map_err(|error| format!("{of} cannot be expanded: {error}"))?;
+        Ok(*job)
+    }
+}
