@@ -27,17 +27,20 @@
 //! | module | contents |
 //! |---|---|
 //! | `place` | names in followed trees |
+//! | `candidates` | when files that are being written are looked at, as they may travel while they grow (sans-I/O) |
 //! | [`settling`] | when a file has settled (sans-I/O) |
 //! | `watcher` | inotify over directories that are held by descriptors |
 //! | `file_systems` | file systems that report no changes which other hosts make |
 
 #![forbid(unsafe_code)]
 
+mod candidates;
 mod file_systems;
 mod place;
 pub mod settling;
 mod watcher;
 
+pub use candidates::Candidates;
 pub use file_systems::reports_changes;
 pub use place::Place;
 pub use settling::{Delays, Settling, Verdict};

@@ -250,6 +250,12 @@ impl Settling {
         self.open
     }
 
+    /// Whether the writer of the file of this name has it open.
+    #[must_use]
+    pub fn is_open(&self, place: &Place) -> bool {
+        self.stages.get(place) == Some(&Stage::Open)
+    }
+
     /// Names that have not settled, in no order.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         let waiting = self.stages.iter().filter(|(_, stage)| !matches!(stage, Stage::Settled { .. }));

@@ -8,8 +8,8 @@ use crate::instant::remaining;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct FollowingArguments {
     /// Keep copying: what appears or changes in the source directories travels when it has settled, which is when its
-    /// writer closes it. What is equal at the destination already does not travel. The first interrupt lets what has
-    /// settled arrive, then ends the copy
+    /// writer closes it; a long file travels block by block before that, and gets its name then. What is equal at the
+    /// destination already does not travel. The first interrupt lets what has settled arrive, then ends the copy
     #[arg(
         long,
         conflicts_with_all = ["plan", "dry_run", "delete", "snapshot", "link_dest", "files_from", "files_from0", "receipt", "report", "checksum", "existing"],

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
 mod ends;
+mod growing;
 mod interrupted;
 mod limits;
 mod settled;

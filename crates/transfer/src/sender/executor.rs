@@ -31,6 +31,7 @@ use icdc_units::{ByteCount, Span};
 use super::comparing::AskedAbout;
 use super::compressing::Compressing;
 use super::given_up::read_once;
+use super::growing_file::GrowingFile;
 use super::input::Input;
 use super::last_blocks::{divided, form};
 use super::listed::ListAnswers;
@@ -73,6 +74,14 @@ pub(super) enum ReadJob {
     Compare(Candidates),
 }
 
+/// Work for the thread that reads files which grow.
+pub(super) enum GrowJob {
+    /// Sends the blocks of a file as it grows, and its end.
+    File(EntryId, Arc<GrowingFile>),
+    /// Reads one block again for a retransmission.
+    Again(EntryId, u32),
+}
+
 /// A pending file's location and announced state, by which its contents are read.
 #[derive(Clone)]
 pub(super) struct Contents {
@@ -108,6 +117,8 @@ struct Jobs {
     packs: Channel<Vec<EntryId>>,
     /// Queue of each reader of large files.
     reads: Vec<Channel<ReadJob>>,
+    /// Queue of the thread that reads files which grow.
+    grows: Channel<GrowJob>,
     /// Devices in the order in which something was first read from each: a device has one reader,
     /// and the first devices one each.
     devices: Vec<u64>,
@@ -232,6 +243,8 @@ pub(super) struct Work {
     pub(super) packs: Queue<Vec<EntryId>>,
     /// Jobs for the first reading thread of large files.
     pub(super) reads: Queue<ReadJob>,
+    /// Jobs for the thread that reads files which grow.
+    pub(super) grows: Queue<GrowJob>,
     /// Items to be removed at the source.
     pub(super) removals: Queue<RemovalJob>,
 }
@@ -259,6 +272,7 @@ impl<'a> Executor<'a> {
         let (to_packers, packs) = unbounded();
         let (to_reader, reads) = unbounded();
         let (to_remover, removals) = unbounded();
+        let (to_grower, grows) = unbounded();
         // Many threads that hash must not wait for each other's blocks to be taken.
         let (to_connections, data) = bounded(DATA_QUEUE.max(hashers()));
         let (in_parts, parts) = bounded(DATA_QUEUE);
@@ -269,7 +283,7 @@ impl<'a> Executor<'a> {
         let state = SessionState {
             machine,
             places: ById::default(),
-            jobs: Some(Jobs { packs: to_packers, reads: vec![to_reader], devices: Vec::new() }),
+            jobs: Some(Jobs { packs: to_packers, reads: vec![to_reader], grows: to_grower, devices: Vec::new() }),
             removals: Removals::by(to_remover),
             early_ends: BTreeMap::new(),
             noticed: Notices::default(),
@@ -311,7 +325,7 @@ impl<'a> Executor<'a> {
             input: None,
             stop_reading: StopSignal::new(),
         };
-        (executor, Queues { work: Work { packs, reads, removals }, outgoing: Outgoing { data, parts, wake } })
+        (executor, Queues { work: Work { packs, reads, grows, removals }, outgoing: Outgoing { data, parts, wake } })
     }
 
     /// Reports the notices that the receiver has sent to the user, as events.
@@ -370,7 +384,9 @@ impl<'a> Executor<'a> {
                 read(state, id, job);
             }
             Action::ReadStream(id) => {
-                if let Some(Jobs { reads, .. }) = &state.jobs {
+                if let Some(file) = growing(state, id) {
+                    grow(state, GrowJob::File(id, file));
+                } else if let Some(Jobs { reads, .. }) = &state.jobs {
                     let _ = reads[0].send(ReadJob::Stream(id));
                 }
             }
@@ -381,7 +397,9 @@ impl<'a> Executor<'a> {
                 }
             }
             Action::ReadAgain { id, index } => {
-                if !read(state, id, ReadJob::Again(id, index)) {
+                if growing(state, id).is_some() {
+                    grow(state, GrowJob::Again(id, index));
+                } else if !read(state, id, ReadJob::Again(id, index)) {
                     state.machine.on_unreadable(clock::now(), id, read_once());
                 }
             }
@@ -605,6 +623,16 @@ impl<'a> Executor<'a> {
         contents(&self.lock(), id)
     }
 
+    /// Directory and name of a pending item; `None` if it is not pending.
+    pub(super) fn location(&self, id: EntryId) -> Option<(Directory, Name)> {
+        self.lock().places.get(&id).map(|place| (place.directory.clone(), place.name.clone()))
+    }
+
+    /// Number of announced items that are kept, as they or items before them have not ended.
+    pub(super) fn kept_items(&self) -> usize {
+        self.lock().machine.kept().items
+    }
+
     /// Locations of the contents of those of the files that are pending.
     pub(super) fn contents_of(&self, ids: &[EntryId]) -> Vec<Contents> {
         let state = self.lock();
@@ -654,6 +682,17 @@ impl<'a> Executor<'a> {
     /// Notes the features that the receiver has announced.
     pub(super) fn set_peer_features(&self, features: Features) {
         self.peer.store(features.bits(), Ordering::Relaxed);
+        self.tell_followed(features);
+    }
+
+    /// Tells the queue of followed sources whether a receiver with these features takes files that grow.
+    pub(super) fn tell_followed(&self, features: Features) {
+        self.followed.iter().for_each(|queue| queue.takes_growing(features.has(Features::STREAMS)));
+    }
+
+    /// Whether the receiver has these features.
+    pub(super) fn peer_has(&self, features: Features) -> bool {
+        Features::from_bits(self.peer.load(Ordering::Relaxed)).has(features)
     }
 
     /// Whether the only source, a directory, became the destination or went into it, as the
@@ -782,6 +821,18 @@ fn read(state: &mut SessionState, id: EntryId, job: ReadJob) -> bool {
     }
 }
 
+/// Queues a job for the thread that reads files which grow.
+fn grow(state: &SessionState, job: GrowJob) {
+    if let Some(jobs) = &state.jobs {
+        let _ = jobs.grows.send(job);
+    }
+}
+
+/// A pending item's file, which grows; `None` for any other item.
+fn growing(state: &SessionState, id: EntryId) -> Option<Arc<GrowingFile>> {
+    state.places.get(&id)?.followed.as_ref()?.growing.clone()
+}
+
 /// Keeps an item or a directory that is removed at the source after everything else.
 fn remove_at_end(state: &mut SessionState, id: EntryId, path: Vec<u8>) {
     let of_item = |state: &mut SessionState| state.places.get_mut(&id)?.leaving.take().map(|leaving| *leaving);
@@ -806,15 +857,15 @@ fn contents(state: &SessionState, id: EntryId) -> Option<Contents> {
 /// Reports the outcome of a followed item to the queue, for the watch thread; returns the event for
 /// the user if it became durable.
 fn end_followed(queue: &Followed, item: Settled, path: &[u8], bytes: ByteCount, fate: &Fate) -> Option<Event> {
-    let lag = clock::now() - item.since;
+    let lag = clock::now() - item.growing.as_ref().and_then(|file| file.closed_at()).unwrap_or(item.since);
     match fate {
         Fate::Changed => queue.changed(item),
         Fate::Failed { .. } => queue.failed(item),
         Fate::Published(_) | Fate::Renamed(_) => {
-            queue.durable();
+            queue.published(item);
             return Some(Event::Followed { path: path_text(path), bytes: bytes.as_u64(), lag_s: lag.as_secs_f64() });
         }
-        Fate::Kept | Fate::Skipped | Fate::Unwanted(_) | Fate::Linked | Fate::WouldSend => queue.durable(),
+        Fate::Kept | Fate::Skipped | Fate::Unwanted(_) | Fate::Linked | Fate::WouldSend => queue.left_alone(item),
     }
     None
 }

@@ -19,6 +19,9 @@ mod examination;
 mod executor;
 mod following;
 mod given_up;
+mod growing;
+mod growing_file;
+mod growth;
 mod hashing;
 mod input;
 mod intake;
@@ -52,6 +55,7 @@ use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, unbounded
 use icdc_disk::{BLOCK_SIZE, BlockPool};
 use icdc_filter::PatternError;
 use icdc_link::{Inlet, Link, Outlet};
+use icdc_protocol::Features;
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::{
     Choice, Digest, FileDigest, Message, Mirrored, Problem, Refusal, RefusalKind, SendOptions,
@@ -195,6 +199,9 @@ fn send(
     let watch = Watch { joined: joining.joined, start: account.start(), stop };
     let found = FoundSources { roots, problems, options, selection: selection.clone(), listed };
     executor.followed.iter().for_each(|queue| queue.begin_session());
+    if peer != Features::NONE {
+        executor.tell_followed(peer);
+    }
     let outcome = run_threads(&connections, &watch, (outlet, inlet), work, found);
     if let (Some(queue), Err(_)) = (&executor.followed, &outcome) {
         queue.give_back(executor.take_followed());
@@ -250,7 +257,7 @@ fn run_threads(
     connections: &Connections<'_>,
     watch: &Watch<'_>,
     (mut outlet, inlet): (Box<dyn Outlet>, Box<dyn Inlet>),
-    Work { packs, reads, removals }: Work,
+    Work { packs, reads, grows, removals }: Work,
     found: FoundSources<'_>,
 ) -> Result<(), SessionError> {
     let (executor, hashers) = (connections.executor, hashers());
@@ -260,6 +267,10 @@ fn run_threads(
             Ok(remove) => remove,
             Err(error) => return Err(break_off(&mut *outlet, error)),
         };
+        let grow = match executor.followed.as_ref().map(|_| all_of(scope, ["grow"])).transpose() {
+            Ok(grow) => grow,
+            Err(error) => return Err(break_off(&mut *outlet, error)),
+        };
         let stages = all_of(scope, ["intake", "send", "steer", "pack", "read", "hash", "scan"]);
         let [intake, send, steer, pack, read, hash, scan] = match stages {
             Ok(stages) => stages,
@@ -267,6 +278,9 @@ fn run_threads(
         };
         if let Some([remove]) = remove {
             remove.run(move || removing::run(executor, &removals));
+        }
+        if let (Some([grow]), Some(followed)) = (grow, &executor.followed) {
+            grow.run(move || growing::run(executor, &grows, followed.grew()));
         }
         intake.run(move || intake::run(executor, &connections.steering, inlet));
         send.run(move || connections.run_first(outlet));

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use icdc_protocol::listed::list_order;
@@ -13,6 +13,8 @@ use icdc_session::sender::Counts;
 use icdc_units::Time;
 use icdc_watch::Place;
 use rustix::event::{EventfdFlags, eventfd};
+
+use super::growing_file::GrowingFile;
 
 /// Most items that wait for a session: beyond, the walk pauses.
 const MOST_READY: usize = 1 << 16;
@@ -24,7 +26,7 @@ const SESSION: u64 = 1 << 18;
 /// Most directories of a session that are kept, to be announced anew after a cut.
 const MOST_DIRECTORIES: usize = 1 << 16;
 
-/// Item of followed sources that has settled, in the version that is announced.
+/// Item of followed sources that has settled, in the version that is announced; or a file that travels while it grows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
     pub(crate) place: Place,
@@ -33,6 +35,8 @@ pub(crate) struct Settled {
     pub(crate) since: Time,
     /// Its version, as far as it is told from others.
     pub(crate) version: u64,
+    /// The file, if it travels while it grows.
+    pub(crate) growing: Option<Arc<GrowingFile>>,
 }
 
 /// Next step of a session that announces what settles.
@@ -54,6 +58,8 @@ pub(crate) enum Told {
     Failed(Settled),
     /// It is durable.
     Durable,
+    /// It has travelled while it grew, and is published.
+    Grown(Settled),
     /// Directories are no longer known to be as they should.
     DirectoriesLost,
 }
@@ -65,6 +71,8 @@ pub(crate) struct Queue {
     /// Wakes the session.
     bell: Sender<()>,
     heard: Receiver<()>,
+    /// Wakes the session's thread that reads files which grow.
+    growth: (Sender<()>, Receiver<()>),
     /// Wakes the watch thread.
     wake: OwnedFd,
 }
@@ -82,6 +90,12 @@ struct State {
     /// Number of items that the present session was given.
     given: u64,
     told: Vec<Told>,
+    /// Whether the receiver takes files that grow; `None` until it has told.
+    takes_growing: Option<bool>,
+    /// Items whose files grow, which wait for the receiver to tell that.
+    later: Vec<Settled>,
+    /// Files that travel while they grow.
+    growing: Vec<Arc<GrowingFile>>,
     /// Whether nothing more gets ready.
     is_last: bool,
     /// Whether the watch thread is to end.
@@ -97,14 +111,19 @@ impl Queue {
     pub(crate) fn new() -> io::Result<Self> {
         let (bell, heard) = bounded(1);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { state: Mutex::default(), bell, heard, wake })
+        Ok(Self { state: Mutex::default(), bell, heard, growth: bounded(1), wake })
     }
 
     // The watch thread.
 
     /// Adds an item that has settled, for the session to announce.
     pub(crate) fn add(&self, settled: Settled) {
-        self.state().ready.push_back(settled);
+        {
+            let mut state = self.state();
+            state.growing.retain(|file| file.is_open());
+            state.growing.extend(settled.growing.clone());
+            state.ready.push_back(settled);
+        }
         let _ = self.bell.try_send(());
     }
 
@@ -113,10 +132,17 @@ impl Queue {
         self.state().ready.len() >= MOST_READY
     }
 
-    /// Whether every item that was added is durable or has failed.
+    /// Whether every item that was added is durable or has failed, or is a file that grows and is open, and the watch
+    /// thread has been told.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();
-        state.ready.is_empty() && state.taken == 0
+        let is_told = state.told.iter().all(|told| matches!(told, Told::Durable));
+        state.ready.len() + state.later.len() + state.taken == state.open() && is_told
+    }
+
+    /// Has the session look at the files that grow: one has grown, was closed or abandoned.
+    pub(crate) fn on_growth(&self) {
+        let _ = self.growth.0.try_send(());
     }
 
     /// Takes the news of sessions about items, for the watch thread.
@@ -161,7 +187,7 @@ impl Queue {
     /// Whether nothing more is added, and every item is durable or has failed.
     pub(crate) fn is_through(&self) -> bool {
         let state = self.state();
-        state.is_last && state.ready.is_empty() && state.taken == 0
+        state.is_last && state.ready.is_empty() && state.later.is_empty() && state.taken == 0
     }
 
     // Sessions.
@@ -169,8 +195,26 @@ impl Queue {
     /// Begins a session: what is counted and kept of one session is reset.
     pub(crate) fn begin_session(&self) {
         let mut state = self.state();
-        (state.given, state.has_lost_directories) = (0, false);
+        (state.given, state.has_lost_directories, state.takes_growing) = (0, false, None);
         state.directories.clear();
+    }
+
+    /// Notes whether the receiver takes files that grow: otherwise they are announced when they have settled.
+    pub(crate) fn takes_growing(&self, takes: bool) {
+        let later = {
+            let mut state = self.state();
+            state.takes_growing = Some(takes);
+            let later = std::mem::take(&mut state.later);
+            if takes {
+                state.ready.extend(later);
+                Vec::new()
+            } else {
+                state.taken += later.len();
+                later
+            }
+        };
+        later.into_iter().for_each(|settled| self.left_alone(settled));
+        let _ = self.bell.try_send(());
     }
 
     /// Waits for the next items to be announced, until the session is `over`.
@@ -192,6 +236,7 @@ impl Queue {
     /// Next step of the session, without waiting for one; `None` if there is nothing to do yet.
     fn take(&self) -> Result<Option<Next>, String> {
         let mut state = self.state();
+        state.put_off();
         if let Some(first) = state.ready.front() {
             let (tree, was_full) = (first.place.tree, state.ready.len() >= MOST_READY);
             let of_tree = state.ready.iter().take(BATCH).take_while(|settled| settled.place.tree == tree).count();
@@ -208,6 +253,8 @@ impl Queue {
             state.taken += batch.len();
             state.given += batch.len() as u64;
             drop(state);
+            // A file that grows may be too far behind now.
+            self.on_growth();
             if was_full {
                 self.wake();
             }
@@ -217,7 +264,29 @@ impl Queue {
             return Err(reason.clone());
         }
         let is_long = state.given >= SESSION && state.taken == 0;
-        Ok((state.is_last || is_long).then_some(Next::End))
+        Ok(((state.is_last && state.later.is_empty()) || is_long).then_some(Next::End))
+    }
+
+    /// Signalled when a file that grows has grown, was closed or abandoned.
+    pub(crate) fn grew(&self) -> &Receiver<()> {
+        &self.growth.1
+    }
+
+    /// Handles that an announced item is published.
+    pub(crate) fn published(&self, settled: Settled) {
+        match settled.growing {
+            Some(_) => self.tell(Told::Grown(settled)),
+            None => self.durable(),
+        }
+    }
+
+    /// Handles that an item which was to be announced was not, or that the receiver leaves it alone: a file that grows
+    /// is announced again when it has settled.
+    pub(crate) fn left_alone(&self, settled: Settled) {
+        match settled.growing {
+            Some(_) => self.changed(settled),
+            None => self.durable(),
+        }
     }
 
     /// Handles that an announced item is durable at the receiver, or need not travel.
@@ -243,8 +312,14 @@ impl Queue {
         {
             let mut state = self.state();
             state.taken = state.taken.saturating_sub(1);
+            if let Told::Changed(Settled { growing: Some(file), .. })
+            | Told::Failed(Settled { growing: Some(file), .. })
+            | Told::Grown(Settled { growing: Some(file), .. }) = &told
+            {
+                file.end();
+            }
             match told {
-                Told::Durable if state.taken > 0 => return,
+                Told::Durable if state.taken > state.open() => return,
                 told => state.told.push(told),
             }
         }
@@ -257,7 +332,7 @@ impl Queue {
     pub(crate) fn directory_announced(&self, settled: Settled) {
         let mut state = self.state();
         state.taken = state.taken.saturating_sub(1);
-        let is_last = state.taken == 0;
+        let is_last = state.taken <= state.open();
         if state.directories.len() < MOST_DIRECTORIES {
             state.directories.push(settled);
         } else {
@@ -302,6 +377,22 @@ impl Queue {
     }
 }
 
+impl State {
+    /// Puts items whose files grow off until it is known whether the receiver takes them.
+    fn put_off(&mut self) {
+        if self.takes_growing.is_none() && self.ready.iter().any(|settled| settled.growing.is_some()) {
+            let (later, ready): (Vec<_>, Vec<_>) = self.ready.drain(..).partition(|settled| settled.growing.is_some());
+            self.later.extend(later);
+            self.ready = ready.into();
+        }
+    }
+
+    /// Number of files that travel while they grow, and are open.
+    fn open(&self) -> usize {
+        self.growing.iter().filter(|file| file.is_open()).count()
+    }
+}
+
 impl AsFd for Queue {
     /// Readable when the watch thread has something to do.
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -326,7 +417,7 @@ mod tests {
 
     fn settled(tree: u32, path: &str) -> Settled {
         let (path, is_directory) = (path.trim_end_matches('/').as_bytes().to_vec(), path.ends_with('/'));
-        Settled { place: Place { tree, path }, is_directory, since: Time::ORIGIN, version: 0 }
+        Settled { place: Place { tree, path }, is_directory, since: Time::ORIGIN, version: 0, growing: None }
     }
 
     fn names(next: Option<Next>) -> Vec<String> {
@@ -374,6 +465,63 @@ mod tests {
         assert!(!is_woken(), "a directory is left");
         queue.directory_announced(settled(0, "d/"));
         assert!(is_woken() && queue.is_idle());
+    }
+
+    /// An item whose file grows, of a file that exists.
+    fn growing(path: &str) -> (Settled, Arc<GrowingFile>) {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let stat = icdc_disk::tree::Stat::of(&file).unwrap();
+        let file = Arc::new(GrowingFile::new(file, stat));
+        (Settled { growing: Some(Arc::clone(&file)), ..settled(0, path) }, file)
+    }
+
+    #[test]
+    fn a_file_that_grows_is_no_work_until_it_is_closed() {
+        let queue = Queue::new().unwrap();
+        queue.begin_session();
+        let (item, file) = growing("grows");
+        queue.add(item.clone());
+        assert!(queue.take().unwrap().is_none() && queue.is_idle(), "it is not known whether the receiver takes it");
+        queue.takes_growing(true);
+        assert_eq!(names(queue.take().unwrap()), ["grows"]);
+        assert!(queue.is_idle());
+        assert!(file.close(Time::ORIGIN, [0; 16]) && !queue.is_idle());
+        queue.published(item);
+        assert!(!queue.is_idle(), "the watch thread has not been told");
+        assert!(matches!(queue.take_told().as_slice(), [Told::Grown(_)]) && queue.is_idle());
+        assert_eq!(file.closed_at(), Some(Time::ORIGIN));
+        assert!(!file.close(Time::ORIGIN, [0; 16]), "it is published");
+    }
+
+    #[test]
+    fn of_an_older_receiver_a_file_that_grows_settles_as_any_other() {
+        let queue = Queue::new().unwrap();
+        queue.begin_session();
+        let (item, file) = growing("grows");
+        queue.add(item);
+        queue.add(settled(0, "other"));
+        assert_eq!(names(queue.take().unwrap()), ["other"]);
+        queue.takes_growing(false);
+        assert!(matches!(queue.take_told().as_slice(), [Told::Changed(_)]) && !file.is_open());
+        queue.durable();
+        queue.end();
+        assert!(matches!(queue.take(), Ok(Some(Next::End))) && queue.is_through());
+    }
+
+    #[test]
+    fn after_a_cut_a_file_that_grows_waits_for_the_next_receiver() {
+        let queue = Queue::new().unwrap();
+        queue.begin_session();
+        queue.takes_growing(true);
+        let (item, file) = growing("grows");
+        queue.add(item.clone());
+        assert_eq!(names(queue.take().unwrap()), ["grows"]);
+        queue.give_back(vec![item]);
+        queue.begin_session();
+        queue.end();
+        assert!(queue.take().unwrap().is_none() && !queue.is_through() && file.is_open());
+        queue.takes_growing(true);
+        assert_eq!(names(queue.take().unwrap()), ["grows"]);
     }
 
     #[test]

@@ -9,6 +9,9 @@
 //!     └────────────── changed while it was read, failed ◄─────────────────────────────────────────┘
 //! ```
 //!
+//! A file that is still written after a while, and has become long, is queued before it has settled: its blocks travel as
+//! they become whole, and it ends when it has settled. If that fails, it travels as any other.
+//!
 //! The queue outlives sessions: after a cut the next one is given what the far end had not made durable, and nothing
 //! else. What has travelled is known by a hash of its path and version, 16 bytes for each, so that walking a tree again
 //! costs no traffic.
@@ -18,9 +21,12 @@
 //! | `options` | how sources are followed, and until when |
 //! | `watching` | the watch thread: events, what is due, how the following ends |
 //! | `walk`, `walking` | the walk of the followed trees |
+//! | `growing`, `growth_options` | files that travel while they grow, and which may |
 //! | `known` | versions that have travelled |
 //! | `tree` | the trees, and what of them is chosen |
 
+mod growing;
+mod growth_options;
 mod known;
 mod options;
 mod tree;

@@ -1,5 +1,6 @@
 //! The watch thread: takes events, examines what is due, and ends the following.
 
+use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -8,9 +9,10 @@ use icdc_filter::{Effect, Rules};
 use icdc_protocol::message::SendOptions;
 use icdc_tcp::clock::timespec;
 use icdc_units::{Span, Time};
-use icdc_watch::{Delays, Event as Change, Place, Settling, Verdict, Watcher, What, reports_changes};
+use icdc_watch::{Candidates, Delays, Event as Change, Place, Settling, Verdict, Watcher, What, reports_changes};
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::growth_options::GrowthOptions;
 use super::known::Known;
 use super::options::FollowOptions;
 use super::tree::{FollowedTree, version_of};
@@ -19,6 +21,7 @@ use crate::clock;
 use crate::event::{Event, EventSink};
 use crate::path_text;
 use crate::sender::chosen::Chosen;
+use crate::sender::growing_file::GrowingFile;
 use crate::sender::settled::{Queue, Settled, Told};
 
 /// Time after a close in which a file may be renamed or opened again before it travels. It is a part of the lag of each
@@ -40,12 +43,19 @@ pub(super) struct Watching {
     pub(super) chosen: Chosen,
     options: FollowOptions,
     marker_pattern: Rules,
-    queue: Arc<Queue>,
+    pub(super) queue: Arc<Queue>,
     events: EventSink,
     /// Watches the directories; `None` where that is not possible.
     pub(super) watcher: Option<Watcher>,
     pub(super) settling: Settling,
     pub(super) known: Known,
+    /// Files that are being written, and are looked at.
+    pub(super) candidates: Candidates,
+    /// Files that travel while they grow, until they are published or given up.
+    pub(super) growing: HashMap<Place, Arc<GrowingFile>>,
+    pub(super) growth: GrowthOptions,
+    /// Device and inode of files that do not travel while they grow, as they were given up once.
+    pub(super) refused: HashSet<(u64, u64)>,
     pub(super) walk: Walk,
     /// Time between two walks; `None` while the watches tell everything.
     interval: Option<Span>,
@@ -53,7 +63,7 @@ pub(super) struct Watching {
     /// Time at which the following was asked to end; `None` until then.
     finishing: Option<Time>,
     /// Time of the last change, or of the last item that became durable.
-    active: Time,
+    pub(super) active: Time,
     /// Markers that were found, which travel last.
     markers: Vec<Settled>,
     /// Problems that were told; each is told once.
@@ -101,6 +111,10 @@ impl Watching {
             queue,
             events,
             watcher: None,
+            candidates: Candidates::new(delays.settle),
+            growing: HashMap::new(),
+            growth: GrowthOptions::of(send),
+            refused: HashSet::new(),
             settling: Settling::new(delays),
             known: Known::default(),
             walk: Walk::default(),
@@ -145,6 +159,7 @@ impl Watching {
             self.take_changes(now);
             self.walk_on(now);
             self.examine_due(now);
+            self.look_at_candidates(now);
             self.note_walked(now);
             self.check_roots();
             if self.queue.stops() || self.ends(now) {
@@ -231,11 +246,20 @@ impl Watching {
             self.active = now;
             match told {
                 Told::Durable => {}
+                Told::Grown(settled) => self.grown(now, &settled),
+                Told::Changed(settled) if settled.growing.is_some() => {
+                    self.known.remove(&settled.place);
+                    self.growth_ended(&settled);
+                    self.settling.touched(now, &settled.place);
+                }
                 Told::Changed(settled) => {
                     self.known.remove(&settled.place);
                     self.settling.seen(now, &settled.place, settled.version);
                 }
-                Told::Failed(settled) => self.known.remove(&settled.place),
+                Told::Failed(settled) => {
+                    self.known.remove(&settled.place);
+                    self.growth_ended(&settled);
+                }
                 Told::DirectoriesLost => {
                     self.known.clear();
                     self.walk_all(now);
@@ -308,6 +332,7 @@ impl Watching {
     /// beneath it.
     fn forget(&mut self, place: &Place) {
         self.settling.forget(place);
+        self.abandon_within(place);
         if let Some(watcher) = &mut self.watcher {
             watcher.forget(place);
         }
@@ -317,9 +342,16 @@ impl Watching {
     fn handle_file(&mut self, now: Time, place: &Place, what: What) {
         if self.is_excluded(place, false) {
             if let What::Moved(from) = what {
+                self.abandon(&from);
                 self.settling.gone(&from);
             }
             return;
+        }
+        match &what {
+            What::Written => self.on_growth(now, place),
+            What::Created | What::Arrived | What::Gone => self.abandon(place),
+            What::Moved(from) => [from, place].into_iter().for_each(|place| self.abandon(place)),
+            What::Closed | What::Touched | What::Lost => {}
         }
         match what {
             What::Created => match self.tree(place).map(|tree| tree.stat(place)) {
@@ -355,16 +387,21 @@ impl Watching {
                 Some(stat) if stat.kind == Kind::File => {
                     let version = version_of(&stat);
                     if let Verdict::Settled { since } = self.settling.examined(now, &place, Some(version))
+                        && !self.closes_growing(&place, &stat, since)
                         && !self.known.has(&place, version)
                     {
-                        self.settled(Settled { place, is_directory: false, since, version });
+                        self.settled(Settled { place, is_directory: false, since, version, growing: None });
                     }
                 }
                 Some(stat) if stat.kind != Kind::Directory => {
+                    self.abandon(&place);
                     self.settling.gone(&place);
                     self.queue_unless_known(now, &place, &stat);
                 }
-                Some(_) | None => self.settling.gone(&place),
+                Some(_) | None => {
+                    self.abandon(&place);
+                    self.settling.gone(&place);
+                }
             }
         }
     }
@@ -375,7 +412,7 @@ impl Watching {
         let version = version_of(stat);
         if !self.known.has(place, version) {
             let is_directory = stat.kind == Kind::Directory;
-            self.settled(Settled { place: place.clone(), is_directory, since: now, version });
+            self.settled(Settled { place: place.clone(), is_directory, since: now, version, growing: None });
         }
     }
 
@@ -383,13 +420,18 @@ impl Watching {
     fn settled(&mut self, settled: Settled) {
         let path = self.tree(&settled.place).map(|tree| tree.path_from_root(&settled.place)).unwrap_or_default();
         self.known.insert(&settled.place, settled.version);
-        if !settled.is_directory && self.marker_pattern.decide(&path, false) == Effect::Exclude {
+        if !settled.is_directory && self.is_marker(&path) {
             self.markers.retain(|marker| marker.place != settled.place);
             self.markers.push(settled);
             return;
         }
         self.active = settled.since.max(self.active);
         self.queue.add(settled);
+    }
+
+    /// Whether this is the path of a marker, from the transfer root.
+    pub(super) fn is_marker(&self, path: &[u8]) -> bool {
+        self.marker_pattern.decide(path, false) == Effect::Exclude
     }
 
     /// Ends the following if the user's request, a marker or the time without changes says so;
@@ -415,6 +457,7 @@ impl Watching {
                 return false;
             }
             self.tell_unsettled();
+            self.abandon_open();
             self.queue.end();
             return true;
         }
@@ -449,7 +492,12 @@ impl Watching {
             }
             self.markers.drain(..).for_each(|marker| self.queue.add(marker));
         }
+        if self.growing.values().any(|file| !file.is_open()) {
+            // One that was written to elsewhere while it was open travels anew.
+            return false;
+        }
         self.tell_unsettled();
+        self.abandon_open();
         self.queue.end();
         true
     }
@@ -493,9 +541,14 @@ impl Watching {
         let walks = !self.walk.is_over() && !self.is_full();
         let idle = self.options.idle.map(|idle| self.active + idle).filter(|_| self.queue.is_idle());
         let due = self.settling.next_deadline().filter(|_| !self.queue.is_full());
+        let looks = self.next_look();
         let later = [self.options.until, idle].map(|time| time.filter(|time| *time > now));
-        let next =
-            later.into_iter().chain([due, self.next_walk()]).flatten().min().map_or(LONGEST_PAUSE, |next| next - now);
+        let next = later
+            .into_iter()
+            .chain([due, looks, self.next_walk()])
+            .flatten()
+            .min()
+            .map_or(LONGEST_PAUSE, |next| next - now);
         let pause = if walks { Span::ZERO } else { next.min(LONGEST_PAUSE) };
         let mut descriptors = vec![PollFd::new(&*self.queue, PollFlags::IN)];
         if let Some(watcher) = &self.watcher {

@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use icdc_disk::tree::Stat;
+use icdc_protocol::Features;
 use icdc_session::SessionError;
 
+use super::super::growing_file::{GrowingFile, Phase};
 use super::super::listed::Listed;
 use super::super::settled::{Next, Queue, Settled};
 use super::super::sources::Root;
@@ -36,7 +38,7 @@ impl Scan<'_> {
                     return queue.give_back(batch.into_values().collect());
                 }
                 // Whatever is gone is found again where it is now; problems are told.
-                batch.into_values().for_each(|_| queue.durable());
+                batch.into_values().for_each(|settled| queue.left_alone(settled));
             }
         }
         self.end();
@@ -71,6 +73,17 @@ impl Scan<'_> {
         let mut settled = following.batch.remove(path.get(following.above_source..)?)?;
         settled.version = u64::from_le_bytes(version(stat).first_chunk().copied().unwrap_or_default());
         Some(Box::new(settled))
+    }
+
+    /// The file at this path, if it is one that is to travel while it grows.
+    pub(super) fn growing_at(&self, path: &[u8]) -> Option<Arc<GrowingFile>> {
+        let following = self.following.as_ref()?;
+        following.batch.get(path.get(following.above_source..)?)?.growing.clone()
+    }
+
+    /// Whether a file is to be announced as one that grows: it still has its name, and the receiver takes such files.
+    pub(super) fn may_grow(&self, file: &GrowingFile, stat: &Stat) -> bool {
+        file.is(stat) && file.phase() != Phase::Abandoned && self.executor.peer_has(Features::STREAMS)
     }
 
     /// Takes the directory that was just announced out of the batch, if it is in it.

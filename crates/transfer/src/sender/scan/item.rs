@@ -25,6 +25,11 @@ impl Scan<'_> {
         stat: &Stat,
         extent: &Extent,
     ) -> Option<()> {
+        let growing = self.growing_at(&path);
+        if growing.as_ref().is_some_and(|file| !self.may_grow(file, stat)) {
+            // It is announced when it has settled.
+            return Some(());
+        }
         let (stat, file) = match names_of(directory, &name, stat, self.preserve.links) {
             Ok((stat, file)) => (&{ stat }, file),
             Err(error) => return self.fail_item(path, &error),
@@ -33,7 +38,7 @@ impl Scan<'_> {
             return self.fail(path, reason);
         }
         let held = match stat.kind {
-            Kind::File => match self.misstated.contents(directory, &name, stat) {
+            Kind::File if growing.is_none() => match self.misstated.contents(directory, &name, stat) {
                 Ok(held) => held,
                 Err(reason) => return self.fail(path, reason),
             },
@@ -45,6 +50,7 @@ impl Scan<'_> {
                 self.note_left_out(parent, name.as_bytes());
                 return self.report(not_copied.of(path));
             }
+            Ok(Leaf::File) if growing.is_some() => EntryKind::Stream,
             Ok(Leaf::File) => self.file_kind(stat, file, held.as_ref()),
             Ok(Leaf::Special(special)) => EntryKind::Special(special),
             Ok(Leaf::Symlink) => match directory.read_link(&name) {
