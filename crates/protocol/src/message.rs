@@ -37,7 +37,7 @@ pub use crate::mode_change::ModeChange;
 pub use crate::notice::{Notice, NoticeKind};
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp, ItemEnd, StreamEnd, Streamed};
 pub use crate::owners::{OwnerMapping, OwnerNames};
-pub use crate::receipt::ReceiptPart;
+pub use crate::receipt::{PassedReceipt, ReceiptPart};
 pub use crate::renaming::{CandidateAnswer, CandidatePlace, Candidates};
 pub use crate::request::{
     Backup, Diskless, Drive, DriveRoute, Equality, Existing, Job, Missing, Place, Preserve, ReceiveOptions, Request,
@@ -239,6 +239,8 @@ pub enum Message {
     },
     /// The sender has come to the end of a [`Stream`](EntryKind::Stream).
     StreamEnd(StreamEnd),
+    /// A message about the receipt of a copy between two far ends, from or to the client of both.
+    PassedReceipt(PassedReceipt),
 }
 
 impl Message {
@@ -315,6 +317,7 @@ impl Message {
             Self::Difference(_) => "Difference",
             Self::Holes { .. } => "Holes",
             Self::StreamEnd(_) => "StreamEnd",
+            Self::PassedReceipt(_) => "PassedReceipt",
         }
     }
 }

@@ -183,6 +183,10 @@ impl Features {
     /// As a receiver, the end takes files whose length is known only at their end
     /// ([`Stream`](crate::message::EntryKind::Stream)).
     pub const STREAMS: Self = Self(1 << 14);
+    /// As the end that drives a copy between two, the end passes the receipt on to the client; as the
+    /// one that receives and that ssh has started, it tells the client the key that signs
+    /// ([`PassedReceipt`](crate::message::PassedReceipt)).
+    pub const PASSED_RECEIPTS: Self = Self(1 << 15);
     /// The features of this release.
     pub const OURS: Self = Self(
         Self::DISKLESS.0
@@ -199,7 +203,8 @@ impl Features {
             | Self::OWNER_NAMES.0
             | Self::DIFFERENCES.0
             | Self::DIRECTORY_LINKS.0
-            | Self::STREAMS.0,
+            | Self::STREAMS.0
+            | Self::PASSED_RECEIPTS.0,
     );
 
     /// The set of these bits, whatever they mean.
@@ -261,6 +266,10 @@ impl Features {
                 "the far end does not follow links to directories; upgrade icdc there, or copy without --keep-dirlinks",
             ),
             (Self::RECEIPT, "the far end cannot sign receipts; upgrade icdc there, or copy without --receipt"),
+            (
+                Self::PASSED_RECEIPTS,
+                "the far end cannot pass a receipt on to a third host; upgrade icdc there, or run icdc on one of both hosts",
+            ),
             (
                 Self::ATTRIBUTES,
                 "the far end does not know all that --preserve names; upgrade icdc there, or leave acl, specials and security out",
