@@ -105,7 +105,7 @@ impl CopyPlan {
         options.follow = following::options(&arguments.following, hosts)?;
         // Each session goes to the place of the one before, and so does the next run.
         options.receive.keeps_name |= options.follow.is_some();
-        options.receipt = receipt(arguments.receipt.as_deref(), hosts)?;
+        options.receipt = receipt(arguments.receipt.as_deref())?;
         let output = Output {
             json: arguments.json,
             dry_run: arguments.dry_run,
@@ -141,12 +141,8 @@ impl CopyPlan {
 }
 
 /// Creates the file of the receipt (`--receipt`); `None` if none is asked for.
-fn receipt(path: Option<&Path>, hosts: Hosts) -> anyhow::Result<Option<Arc<ReceiptFile>>> {
+fn receipt(path: Option<&Path>) -> anyhow::Result<Option<Arc<ReceiptFile>>> {
     let Some(path) = path else { return Ok(None) };
-    ensure!(
-        !hosts.between_two,
-        "--receipt: one end of the copy has to be on this host, where the receipt is written; run icdc on one of both"
-    );
     let file = ReceiptFile::create(path).map_err(|reason| anyhow!("--receipt {reason}"))?;
     Ok(Some(Arc::new(file)))
 }

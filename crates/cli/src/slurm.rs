@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::arguments::{self, Command, SlurmArguments, SlurmCommand, SubmitArguments};
 use crate::console::Console;
 use crate::copy::summary::counted;
-use crate::shards::{Wanted, make, states};
+use crate::shards::{NO_RECEIPT, Wanted, make, states};
 use crate::{exit, logs};
 
 /// Exit code of a task that has stopped cleanly and goes on when it is started again.
@@ -105,6 +105,7 @@ impl Options {
         let copy = check("--copy", &["icdc", "copy", "--plan", "."], &[&options.connection, &options.copy])?;
         if let Command::Copy(copy) = copy.command {
             ensure!(copy.shard.0.is_none(), "--copy: each task has a shard of its own; leave --shard out");
+            ensure!(copy.receipt.is_none(), "--copy: {NO_RECEIPT}");
             ensure!(copy.report.is_none(), "--copy: all tasks would write the same report; leave --report out");
         }
         Ok(options)

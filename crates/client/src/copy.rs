@@ -75,9 +75,6 @@ fn dispatch(
             Some(output) => pull_to_output(sources, output, options, events, stop),
             None => pull(sources, destination.as_os_str().as_bytes(), options, events, stop),
         },
-        (None, _) if options.receipt.is_some() => {
-            Err(CopyError::Usage("--receipt is of a copy with one end on this host: run it on one of both".into()))
-        }
         (None, _) => between::copy_between(sources, destination, options, events, stop).map_err(|error| match error {
             CopyError::Connect(error) => not_reached(error, stop),
             other => other,
@@ -114,7 +111,7 @@ fn push(
         receive: options.receive.clone(),
         retry_for: options.patience(),
         account: &Account::new(clock::now()),
-        receipt: options.receipt.as_ref().map(|file| PushedReceipt { file, signer }),
+        receipt: options.receipt.as_ref().map(|file| PushedReceipt::Written { file, signer }),
         follow: follow.as_ref(),
     };
     push_over(&mut Marked::new(&mut far, options.marker.as_ref(), true), &order, events, stop)

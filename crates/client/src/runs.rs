@@ -70,13 +70,18 @@ pub struct PushRequest<'a> {
     pub follow: Option<&'a Follow>,
 }
 
-/// Receipt that a push asks for: where it is written, and whose key signs it.
+/// Receipt that a push asks for: who writes and checks it.
 #[derive(Clone, Copy)]
-pub struct PushedReceipt<'a> {
-    /// File of the receipt.
-    pub file: &'a Arc<ReceiptFile>,
-    /// Owner of the key that signs it.
-    pub signer: PushedSigner,
+pub enum PushedReceipt<'a> {
+    /// This end does.
+    Written {
+        /// File of the receipt.
+        file: &'a Arc<ReceiptFile>,
+        /// Owner of the key that signs it.
+        signer: PushedSigner,
+    },
+    /// The client of a copy between two far ends does, to which this end passes the text on.
+    PassedOn(&'a Arc<dyn ReceiptSink>),
 }
 
 /// Key that signs the receipt of a push.
@@ -92,13 +97,22 @@ impl PushedReceipt<'_> {
     /// Tells the receipt's file that a session of the run `transfer` begins over this link, and
     /// which key has to sign.
     fn expect(&self, transfer: TransferId, link: &Link) {
-        let signer = match (self.signer, link.control.peer_key()) {
+        let Self::Written { file, signer } = self else { return };
+        let signer = match (signer, link.control.peer_key()) {
             (PushedSigner::LinkKey, key) => key.map(Signer::Key),
             (PushedSigner::LoginKey, _) => Some(Signer::Told),
         };
         // Without one, what is signed is nothing that is expected.
         if let Some(signer) = signer {
-            self.file.expect(transfer, signer);
+            file.expect(transfer, signer);
+        }
+    }
+
+    /// Where the text of the receipt goes.
+    fn sink(&self) -> Arc<dyn ReceiptSink> {
+        match self {
+            Self::Written { file, .. } => Arc::clone(file) as Arc<dyn ReceiptSink>,
+            Self::PassedOn(sink) => Arc::clone(sink),
         }
     }
 }
@@ -171,8 +185,7 @@ pub fn push_over(
                     sender::find_sources(order.tree, order.paths, order.send).restricted_to(order.selection.cloned())
                 }
             };
-            let receipt = order.receipt.map(|receipt| Arc::clone(receipt.file) as Arc<dyn ReceiptSink>);
-            let found = found.with_receipt(receipt).needing(receive.needs_here());
+            let found = found.with_receipt(order.receipt.map(|receipt| receipt.sink())).needing(receive.needs_here());
             sender::run(link, joining, Follow::attach_to(order.follow, order.listed.limit(found)), order.send, run)
         })
     };

@@ -86,7 +86,12 @@ impl Connector {
 
     /// Tells the starting end that a connection could not be made.
     fn fail(&self, number: u32, reason: String) {
-        if let Err(error) = self.tell(Message::NotConnected { number, reason: clip(reason) }) {
+        self.answer(Message::NotConnected { number, reason: clip(reason) });
+    }
+
+    /// Answers the starting end; that it is gone shows elsewhere.
+    pub(crate) fn answer(&self, message: Message) {
+        if let Err(error) = self.tell(message) {
             tracing::debug!("the starting end is gone: {error}");
         }
     }

@@ -25,7 +25,7 @@ use icdc_client::connect::greeting;
 use icdc_client::forward;
 use icdc_confine::calls;
 use icdc_link::{Inlet, Link, LinkError, Outlet, receive, stdio_link};
-use icdc_protocol::message::{Bootstrap, FarTask, Listening, Refusal, RefusalKind};
+use icdc_protocol::message::{Bootstrap, FarTask, Listening, PassedReceipt, Refusal, RefusalKind};
 use icdc_protocol::{Features, Message, Ports, Versions};
 use icdc_session_process::{AllowedCongestion, Ended, Rights, Root, Sessions, drive_once};
 use icdc_stop::StopSignal;
@@ -39,6 +39,7 @@ use thiserror::Error;
 use crate::connect_back::Connector;
 use crate::granted::{Granted, Scope};
 use crate::guard::{Guard, Limits, Service};
+use crate::login_receipt::told_key;
 use crate::request::{InThisProcess, serve_connection};
 
 /// Time limit for the first connection: longer than the starting end waits for one more login by
@@ -354,12 +355,13 @@ impl OneKeyService {
 }
 
 /// Reads messages of the starting end until standard input ends, carries out its requests to
-/// connect, and then reports that it is gone.
+/// connect, tells it which key signs receipts, and then reports that it is gone.
 fn watch_starting_end(mut inlet: Box<dyn Inlet>, connector: &Connector, tell: &Sender<Happening>) {
     loop {
         match receive(inlet.as_mut()) {
             Ok(Message::Ping) => {}
             Ok(Message::ConnectBack(order)) => connector.connect(order),
+            Ok(Message::PassedReceipt(PassedReceipt::KeyWanted)) => connector.answer(told_key()),
             Ok(Message::Interrupt) | Err(_) => break,
             Ok(other) => tracing::debug!("the starting end sent {}", other.kind()),
         }

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use icdc_protocol::message::{Job, Request, Transfer};
+use icdc_protocol::Message;
+use icdc_protocol::message::{Job, PassedReceipt, Request, Transfer};
 use icdc_session_process::Root;
 use icdc_transfer::{KeyNotary, NoNotary, Notary, Parties};
 use icdc_trust::{Identity, Paths};
@@ -16,10 +17,7 @@ pub(crate) fn login_notary(request: &Request, root: &Root) -> Box<dyn Notary> {
     if !options.receipt {
         return unasked();
     }
-    let identity = Paths::from_environment()
-        .ok_or_else(|| "neither XDG_CONFIG_HOME nor HOME is set".to_owned())
-        .and_then(|paths| Identity::load(&paths.identity).map_err(|error| error.to_string()));
-    match identity {
+    match login_key() {
         Ok(identity) => {
             let parties = Parties::on_this_host(&user(), login());
             let notary = KeyNotary::new(Arc::new(identity), parties, &request.transfer, options);
@@ -28,10 +26,28 @@ pub(crate) fn login_notary(request: &Request, root: &Root) -> Box<dyn Notary> {
                 Root::Granted { .. } => notary,
             })
         }
-        Err(error) => Box::new(NoNotary(format!(
-            "no key there can sign a receipt: {error}; run `icdc keygen` there once, and keep the public key that it prints"
-        ))),
+        Err(reason) => Box::new(NoNotary(reason)),
     }
+}
+
+/// Tells the starting end, which is neither sender nor receiver, the key that signs receipts here.
+pub(crate) fn told_key() -> Message {
+    Message::PassedReceipt(match login_key() {
+        Ok(identity) => PassedReceipt::Key(*identity.public().as_bytes()),
+        Err(reason) => PassedReceipt::NoKey(reason),
+    })
+}
+
+/// Identity of the user whom ssh has logged in; the error is a sentence for the other end's user.
+fn login_key() -> Result<Identity, String> {
+    let identity = Paths::from_environment()
+        .ok_or_else(|| "neither XDG_CONFIG_HOME nor HOME is set".to_owned())
+        .and_then(|paths| Identity::load(&paths.identity).map_err(|error| error.to_string()));
+    identity.map_err(|error| {
+        format!(
+            "no key there can sign a receipt: {error}; run `icdc keygen` there once, and keep the public key that it prints"
+        )
+    })
 }
 
 /// Notary without a key, for a session of which no receipt is asked.

@@ -38,7 +38,7 @@ pub use crate::mode_change::ModeChange;
 pub use crate::notice::{Notice, NoticeKind};
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp, ItemEnd, StreamEnd, Streamed};
 pub use crate::owners::{OwnerMapping, OwnerNames};
-pub use crate::receipt::ReceiptPart;
+pub use crate::receipt::{PassedReceipt, ReceiptPart};
 pub use crate::renaming::{CandidateAnswer, CandidatePlace, Candidates};
 pub use crate::request::{
     Backup, Diskless, Drive, DriveRoute, Equality, Existing, Job, Missing, Preserve, ReceiveOptions, Request,
@@ -243,6 +243,8 @@ pub enum Message {
     /// A `Block`, `Difference` or `Pack` whose payload is compressed, to a receiver that has
     /// [`Features::COMPRESSION`]: the payload is one zstd frame.
     Compressed(Compressed),
+    /// A message about the receipt of a copy between two far ends, from or to the client of both.
+    PassedReceipt(PassedReceipt),
 }
 
 impl Message {
@@ -330,6 +332,7 @@ impl Message {
             Self::Holes { .. } => "Holes",
             Self::StreamEnd(_) => "StreamEnd",
             Self::Compressed(_) => "Compressed",
+            Self::PassedReceipt(_) => "PassedReceipt",
         }
     }
 }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use crate::limits::MAX_SHOWN_PATH;
 use crate::measure::ControlMessage;
 use crate::message::{
-    ChangeMessage, Congestion, FileEnd, ListMessage, Listed, ListedItem, ListedKind, Message, Problem, ReceiptPart,
-    Refusal,
+    ChangeMessage, Congestion, FileEnd, ListMessage, Listed, ListedItem, ListedKind, Message, PassedReceipt, Problem,
+    ReceiptPart, Refusal,
 };
 use crate::validate::clip;
 
@@ -43,7 +43,8 @@ impl Message {
             | Self::Notice(_)
             | Self::Change(ChangeMessage::Failed { .. })
             | Self::Running(Some(_))
-            | Self::Receipt(ReceiptPart::Refused(_)) => true,
+            | Self::Receipt(ReceiptPart::Refused(_))
+            | Self::PassedReceipt(PassedReceipt::NoKey(_) | PassedReceipt::Refused(_)) => true,
             Self::List(ListMessage::Listed(records)) => records.iter().any(has_reason),
             _ => false,
         };
@@ -70,7 +71,8 @@ fn texts(message: &mut Message, act: &mut dyn FnMut(&mut String)) {
         Message::FileEnd(FileEnd { outcome: Err(given_up), .. }) => act(&mut given_up.reason),
         Message::Done(done) => done.iter_mut().filter_map(|done| done.outcome.as_mut().err()).for_each(act),
         Message::Congestion(Congestion { instead, .. }) if !instead.is_empty() => act(instead),
-        Message::Receipt(ReceiptPart::Refused(reason)) => act(reason),
+        Message::Receipt(ReceiptPart::Refused(reason))
+        | Message::PassedReceipt(PassedReceipt::NoKey(reason) | PassedReceipt::Refused(reason)) => act(reason),
         Message::Measure(ControlMessage::Sent(sent)) => {
             sent.errors.iter_mut().chain(&mut sent.notices).for_each(act);
         }
@@ -121,7 +123,7 @@ mod tests {
     use crate::message::{Done, GivenUp, RefusalKind};
 
     /// Every message with a text that begins with the name of the host that sent it.
-    fn messages(reason: &str) -> [Message; 9] {
+    fn messages(reason: &str) -> [Message; 11] {
         let text = || reason.to_owned();
         let refusal = || Refusal::new(RefusalKind::Path, text());
         let problem = Problem { path: b"x".to_vec(), reason: text(), error: true };
@@ -136,6 +138,8 @@ mod tests {
             Message::Measure(ControlMessage::Sent(Sent { errors: vec![text()], ..Sent::default() })),
             Message::Measure(ControlMessage::Received(Received { notices: vec![text()], ..Received::default() })),
             Message::Receipt(ReceiptPart::Refused(text())),
+            Message::PassedReceipt(PassedReceipt::NoKey(text())),
+            Message::PassedReceipt(PassedReceipt::Refused(text())),
         ]
     }
 

@@ -123,6 +123,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Change(message) => ("Change", change::message(message)),
         Message::OwnerNames(names) => ("OwnerNames", owners::names(names)),
         Message::Receipt(part) => ("Receipt", receipt::part(part)),
+        Message::PassedReceipt(part) => ("PassedReceipt", receipt::passed(part)),
         Message::Removed(items) => ("Removed", deletion::changed(items)),
         Message::NamesWanted { .. } => ("NamesWanted", Ok(())),
         Message::Names(part) => ("Names", listed::names(part)),

@@ -186,6 +186,10 @@ impl Features {
     /// As a receiver, the end takes payloads that are compressed
     /// ([`Compressed`](crate::message::Compressed)).
     pub const COMPRESSION: Self = Self(1 << 15);
+    /// As the end that drives a copy between two, the end passes the receipt on to the client; as the
+    /// one that receives and that ssh has started, it tells the client the key that signs
+    /// ([`PassedReceipt`](crate::message::PassedReceipt)).
+    pub const PASSED_RECEIPTS: Self = Self(1 << 16);
     /// The features of this release.
     pub const OURS: Self = Self(
         Self::DISKLESS.0
@@ -203,7 +207,8 @@ impl Features {
             | Self::DIFFERENCES.0
             | Self::DIRECTORY_LINKS.0
             | Self::STREAMS.0
-            | Self::COMPRESSION.0,
+            | Self::COMPRESSION.0
+            | Self::PASSED_RECEIPTS.0,
     );
 
     /// The set of these bits, whatever they mean.
@@ -265,6 +270,10 @@ impl Features {
                 "the far end does not follow links to directories; upgrade icdc there, or copy without --keep-dirlinks",
             ),
             (Self::RECEIPT, "the far end cannot sign receipts; upgrade icdc there, or copy without --receipt"),
+            (
+                Self::PASSED_RECEIPTS,
+                "the far end cannot pass a receipt on to a third host; upgrade icdc there, or run icdc on one of both hosts",
+            ),
             (
                 Self::ATTRIBUTES,
                 "the far end does not know all that --preserve names; upgrade icdc there, or leave acl, specials and security out",

@@ -70,6 +70,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Relay", "b595ba48"),
         ("ConnectBack", "558dfd7b"),
         ("NotConnected", "1395a7bd"),
+        ("PassedReceipt", "eef5f283"),
         ("Measure", "e0f4bae2"),
         ("List", "c0d8277b"),
         ("Change", "ca4b2332"),
@@ -559,6 +560,17 @@ fn either_way() -> Vec<Message> {
             port: 5002,
         }),
         Message::NotConnected { number: 300, reason: "why".into() },
+        Message::PassedReceipt(PassedReceipt::KeyWanted),
+        Message::PassedReceipt(PassedReceipt::Key([5; 32])),
+        Message::PassedReceipt(PassedReceipt::NoKey("why".into())),
+        Message::PassedReceipt(PassedReceipt::Begun(Facts::of_head().with("directory", "in").into_head())),
+        Message::PassedReceipt(PassedReceipt::Items(b"stored file 12 1.000000000 -  a\n".to_vec())),
+        Message::PassedReceipt(PassedReceipt::Signed {
+            facts: Facts::of_foot().with("items", "1").into_foot(),
+            key: [1; 32],
+            signature: [[2; 32], [3; 32]],
+        }),
+        Message::PassedReceipt(PassedReceipt::Refused("an item failed".into())),
     ];
     refused.into_iter().chain(rest).collect()
 }

@@ -114,6 +114,7 @@ fn unknown_features_mean_nothing() {
         Features::DIRECTORY_LINKS,
         Features::STREAMS,
         Features::COMPRESSION,
+        Features::PASSED_RECEIPTS,
     ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);
     let preserve = Preserve { specials: true, ..Preserve::default() };

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use icdc_client::between::outcome;
 use icdc_client::connect::back::{Back, Expected};
 use icdc_client::connect::{Connect, ConnectError, Further, pinned, reach};
-use icdc_client::{CopyError, PushRequest, PushedNames, push_over};
+use icdc_client::{CopyError, PushRequest, PushedNames, PushedReceipt, push_over};
 use icdc_limits::thread::{start, start_scoped};
 use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, Outlet, WriterGuard, receive};
 use icdc_protocol::message::{
@@ -20,11 +20,12 @@ use icdc_session::retry::RETRY_FOR;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Family, Privileges, SocketSettings, clock};
 use icdc_transfer::sender::{self, AskedList, ListAnswers};
-use icdc_transfer::{Account, Event, EventSink, Summary, Via as Route};
+use icdc_transfer::{Account, Event, EventSink, ReceiptSink, Summary, Via as Route};
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
 
 use crate::ended::Ended;
+use crate::receipt::ToClient;
 use crate::rights::{MAY_NOT_REMOVE, Rights};
 use crate::sessions::Registered;
 use crate::work::Work;
@@ -223,6 +224,7 @@ impl ClientLink {
             *self.names.lock().unwrap_or_else(PoisonError::into_inner) = Some(answers);
             list
         };
+        let receipt = drive.receive.receipt.then(|| Arc::new(ToClient(self.writer.clone())) as Arc<dyn ReceiptSink>);
         let order = PushRequest {
             transfer,
             tree: &tree,
@@ -236,7 +238,7 @@ impl ClientLink {
             receive: drive.receive.clone(),
             retry_for: RETRY_FOR,
             account,
-            receipt: None,
+            receipt: receipt.as_ref().map(PushedReceipt::PassedOn),
             follow: None,
         };
         let writer = self.writer.clone();

@@ -318,7 +318,7 @@ pub(crate) struct CopyArguments {
     /// Leave a receipt when everything has arrived: each item with size, time and digest, from whom, to
     /// whom, when. The key of the end that has the data signs it; the signature is FILE.sig, which
     /// ssh-keygen -Y verify checks. Nothing is overwritten
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["dry_run", "existing", "plan"], help_heading = "Output", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dry_run", "existing"], help_heading = "Output", value_hint = ValueHint::FilePath)]
     pub(crate) receipt: Option<PathBuf>,
 
     /// Write metrics for the textfile collector of the Prometheus node exporter, while the copy runs

@@ -15,6 +15,7 @@ use icdc_stop::StopSignal;
 use icdc_transfer::RateShare;
 use icdc_transfer::sender::selection::Selection;
 
+use super::NO_RECEIPT;
 use super::share;
 use super::unusable::give_up;
 use crate::arguments::{CopyArguments, IfRunningMode};
@@ -35,6 +36,7 @@ pub(crate) fn run(arguments: &CopyArguments, directory: &Path, console: &Console
     let shards = share::of_process(arguments.shard.0, plan.shards(), |name| std::env::var(name).ok());
     let shards = shards.and_then(|shards| {
         let one_report = arguments.report.is_none() || shards.len() == 1;
+        ensure!(arguments.receipt.is_none(), "--receipt: {NO_RECEIPT}");
         ensure!(one_report, "--report is about one shard, and this process has {}", shards.len());
         let skips = arguments.if_running == IfRunningMode::Skip;
         ensure!(!skips, "--if-running skip would leave a shard out as if it were copied; use wait or fail with --plan");

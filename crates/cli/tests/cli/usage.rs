@@ -101,7 +101,6 @@ fn options_that_contradict_each_other() {
     refused(&["copy", "--dry-run", "--report", "r.html", "there", "b"], "cannot be used with");
     refused(&["copy", "--dry-run", "--receipt", "r", "there", "b"], "cannot be used with");
     refused(&["copy", "--existing", "--receipt", "r", "there", "b"], "cannot be used with");
-    refused(&["copy", "--receipt", "r", "h1:there", "h2:b"], "on this host");
     refused(&["copy", "--send-self", "--remote-icdc", "/bin/icdc", "there", "h:b"], "cannot be used with");
     refused(&["copy", "--send-self", "there", "b"], "ssh");
     refused(&["keygen", "--identity", "i", "--trust", "h", "icdc-ed25519 AAAA"], "cannot be used with");

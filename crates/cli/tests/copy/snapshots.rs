@@ -79,6 +79,53 @@ fn each_snapshot_is_the_source_as_it_was_and_an_older_one_never_changes() {
 }
 
 #[test]
+fn what_was_renamed_since_the_snapshot_before_is_linked_from_there_and_not_sent() {
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        let (tree, backup) = (routed.path("tree"), routed.path("backup"));
+        files(&tree, &["moved/a", "moved/deep/b", "name", "mode", "stays"]);
+        data::file(&tree.join("large"), 6 * MIB + 1, 9);
+        data::file(&tree.join("alike"), 5 * MIB, 1);
+        data::age(&tree.join("alike"), 77, 7);
+        snapshot(&routed, &[], &["tree"]).expect_code(0);
+        let first = backup.join(latest(&backup));
+        let before = state(&first);
+
+        let renamed = [("moved", "a new place"), ("name", "0"), ("large", "z"), ("mode", "y")];
+        renamed.iter().for_each(|(from, to)| fs::rename(tree.join(from), tree.join(to)).unwrap());
+        fs::set_permissions(tree.join("y"), Permissions::from_mode(0o600)).unwrap();
+        // Its name is free, its size and time are those of another file, and its contents are not.
+        fs::remove_file(tree.join("alike")).unwrap();
+        data::file(&tree.join("twin"), 5 * MIB, 2);
+        data::age(&tree.join("twin"), 77, 7);
+        let second = snapshot(&routed, &[], &["tree"]).expect_code(0);
+        let new = backup.join(latest(&backup));
+        assert_same(&tree, &new.join("tree"));
+        assert_eq!(second.number("renamed"), 5, "{route:?}: {second}");
+        assert_eq!(second.number("bytes_sent"), 5 * MIB, "{route:?}: {second}");
+        let linked =
+            [("moved/a", "a new place/a"), ("moved/deep/b", "a new place/deep/b"), ("name", "0"), ("large", "z")];
+        for (old, name) in linked {
+            assert_eq!(inode(new.join("tree").join(name)), inode(first.join("tree").join(old)), "{route:?} {name}");
+        }
+        assert_ne!(inode(new.join("tree/y")), inode(first.join("tree/mode")), "{route:?}: its mode is another");
+        assert!(state(&first) == before, "{route:?}: {second}");
+
+        // A file of several snapshots is renamed once more, and with --verify nothing is taken.
+        fs::rename(tree.join("z"), tree.join("large")).unwrap();
+        let third = snapshot(&routed, &[], &["tree"]).expect_code(0);
+        assert_eq!((third.number("renamed"), third.number("bytes_sent")), (1, 0), "{route:?}: {third}");
+        assert_eq!(inode(backup.join("latest/tree/large")), inode(first.join("tree/large")), "{route:?}: {third}");
+        fs::rename(tree.join("large"), tree.join("z")).unwrap();
+        let fourth = snapshot(&routed, &["--verify"], &["tree"]).expect_code(0);
+        assert_eq!(fourth.number("renamed"), 0, "{route:?}: {fourth}");
+        assert_same(&tree, &backup.join("latest/tree"));
+        assert!(state(&first) == before, "{route:?}: {fourth}");
+        assert_no_leftovers(&backup);
+    }
+}
+
+#[test]
 fn between_two_other_hosts_a_snapshot_is_made_at_the_destinations() {
     let site = Site::new();
     data::tree(&site.path("tree"), 4, &Shape { small: 5, ..Shape::default() });

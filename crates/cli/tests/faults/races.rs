@@ -1,5 +1,5 @@
 //! Directories and files of both trees are exchanged for symbolic links that lead out of them, over and over, while
-//! they are copied and while others are deleted: nothing outside of the destination is changed or deleted, and nothing
+//! they are copied, while others are deleted, and while directories are made and items renamed in them: nothing outside of the destination is changed or deleted, and nothing
 //! outside of the source is copied. Landlock, which would refuse most of it as well, is taken away.
 //!
 //! `ICDC_TEST_FLIPS` is the number of exchanges of each test.
@@ -11,10 +11,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
 
+use crate::support::daemon::Daemon;
 use crate::support::refusals::{Refusal, refuse};
 use crate::support::{Ended, Site, Start};
 
@@ -84,8 +86,15 @@ impl Scene {
             1 => command.arg(site.path("source/")).arg(site.by_ssh("copy")),
             _ => command.arg(site.by_ssh("source/")).arg(site.path("copy")),
         };
-        refuse(&mut command, &[Refusal::of(libc::SYS_landlock_create_ruleset, libc::ENOSYS)]);
+        without_landlock(&mut command);
         command.run()
+    }
+
+    /// A daemon without Landlock, of which the copy is the root: by a key no link leads out of that.
+    fn daemon(&self) -> Daemon {
+        self.furnish();
+        let root = self.site.path("copy");
+        Daemon::adapted(&self.site, &format!("root={},rights=rw", root.display()), without_landlock)
     }
 
     fn swaps(&self, tree: &str, is_exchanged: fn(&str) -> bool) -> Vec<Swap> {
@@ -131,6 +140,10 @@ impl Scene {
         eprintln!("{flips} exchanges in {copies} copies");
         assert!(flips >= wanted, "{flips} exchanges in {copies} copies: it could not race");
     }
+}
+
+fn without_landlock(command: &mut Command) {
+    refuse(command, &[Refusal::of(libc::SYS_landlock_create_ruleset, libc::ENOSYS)]);
 }
 
 /// Exchanges each item for its link and back, in turn.
@@ -286,11 +299,70 @@ fn removing_directories_that_become_links_stays_inside() {
                 let path = format!("copy/extra{directory:02}");
                 if number % 2 == 0 { OsString::from(path) } else { scene.site.by_ssh(path) }
             }));
-            refuse(&mut command, &[Refusal::of(libc::SYS_landlock_create_ruleset, libc::ENOSYS)]);
+            without_landlock(&mut command);
             let ended = command.run();
             removed += ended.all("removed").count();
             ended
         },
     );
     assert!(removed > 0, "nothing was removed");
+}
+
+/// Races in which `change` is made by a daemon's key, until changes were made and others refused. It
+/// gives the number of those made, and the command that was run last.
+fn race_changes(mut change: impl FnMut(&Scene, &Daemon, usize) -> (usize, Ended)) {
+    let scene = Scene::new();
+    let daemon = scene.daemon();
+    let (mut made, mut refused) = (0, 0);
+    for _ in 0..MOST_RACES {
+        scene.race(
+            &["copy"],
+            |path| path.starts_with('d'),
+            |number| {
+                let (changes, ended) = change(&scene, &daemon, number);
+                made += changes;
+                refused += usize::from(ended.code == Some(1));
+                ended
+            },
+        );
+        if made > 0 && refused > 0 {
+            return;
+        }
+    }
+    panic!("{made} changes were made, {refused} commands refused one");
+}
+
+#[test]
+fn making_directories_below_ones_that_become_links_stays_inside() {
+    race_changes(|scene, daemon, number| {
+        let mut command = scene.site.icdc(&["mkdir", "--json"]);
+        // Directories that are there, and with -p those above as well.
+        let below = if number % 2 == 0 { "inner/new" } else { "inner/new/deep/deeper" };
+        command.args((number % 2 == 1).then_some("-p"));
+        command.args((0..DIRECTORIES).map(|directory| daemon.location(&format!("d{directory:02}/{below}"))));
+        let ended = command.run();
+        (ended.all("made").count(), ended)
+    });
+}
+
+#[test]
+fn renaming_between_directories_that_become_links_stays_inside() {
+    race_changes(|scene, daemon, number| {
+        let rename = |from: usize| {
+            let to = (from + 1) % DIRECTORIES;
+            let (old, new) = match number % 3 {
+                0 => (format!("d{from:02}/inner/f{from:02}"), format!("d{to:02}/inner/new{from:02}")),
+                1 => (format!("d{from:02}/inner/f{from:02}"), format!("d{to:02}/inner")),
+                _ => (format!("d{from:02}/inner"), format!("d{to:02}/new{from:02}")),
+            };
+            let mut command = scene.site.icdc(&["mv", "--json"]);
+            command.args((from % 2 == 1).then_some("--force"));
+            command.args([daemon.location(&old), daemon.location(&new)]).run()
+        };
+        let all: Vec<Ended> = (0..DIRECTORIES).map(rename).collect();
+        assert!(all.iter().all(|ended| matches!(ended.code, Some(0 | 1))), "{all:?}");
+        let renamed = all.iter().filter(|ended| ended.code == Some(0)).count();
+        // One that was refused, if there is any.
+        (renamed, all.into_iter().max_by_key(|ended| ended.code).unwrap())
+    });
 }

@@ -2,11 +2,15 @@
 //! a client takes nothing for a receipt but what it knows.
 
 use std::fs;
+use std::sync::Arc;
 
-use icdc_protocol::message::{PackItem, Parent, Ready, ReceiptPart, ReceiveOptions, SourceKind, Transfer, Want, Wants};
+use icdc_protocol::message::{
+    Listening, PackItem, Parent, PassedReceipt, Ready, ReceiptPart, ReceiveOptions, SourceKind, Transfer, Want, Wants,
+};
 use icdc_protocol::receipt::NAMESPACE;
 use icdc_protocol::receipt::facts::{self, Facts};
 use icdc_protocol::{Features, Message};
+use icdc_transfer::{Event, KeyNotary, Notary as _, Parties, SignedReceipt};
 use icdc_trust::{FileHash, FileSignature, Identity};
 
 use crate::peer::{Peer, Server, begin, entry, file, transfer};
@@ -181,4 +185,72 @@ fn what_a_far_end_has_not_signed_as_it_is_known_here_is_no_receipt() {
         begun(peer, Facts::of_head().with("a", "b"));
     });
     assert!(ended.stderr.contains("begins a receipt twice"), "{ended}");
+}
+
+/// Copies from a daemon that drives as it likes to one that keeps to the rules, with these options.
+fn between(options: &[&str], features: Features, attack: impl FnOnce(&mut Peer, [u8; 16]) + Send) -> (Site, Ended) {
+    let site = Site::new();
+    site.directory("root");
+    let daemon = Daemon::start(&site, &site.path("root"), "rw");
+    let server = Server::new(&site);
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut peer = server.accept_unheard();
+            let run = peer.hear_of(|message| match message {
+                Message::Request(request) => Some(request.transfer),
+                _ => None,
+            });
+            let key = *Identity::generate().public().as_bytes();
+            peer.say(Message::Listening(Listening { features, version: "1".into(), key, port: 0 }));
+            attack(&mut peer, run);
+            let _ = peer.hear_end();
+        });
+        let (from, to) = (location(server.port(), "small"), daemon.location("in"));
+        site.copy(options).args([from.as_str(), &to]).run()
+    });
+    (site, ended)
+}
+
+/// Passes on a receipt of one file that `signer` has signed, naming itself.
+fn pass_on(peer: &mut Peer, run: [u8; 16], signer: Identity) {
+    peer.hear_of(|message| matches!(message, Message::Request(_)).then_some(()));
+    peer.say(Message::Accepted(Features::OURS));
+    let parties = Parties { receiver: "far".into(), sender: "near".into() };
+    let options = ReceiveOptions { receipt: true, ..ReceiveOptions::default() };
+    let notary = KeyNotary::new(Arc::new(signer), parties, &run, &options);
+    let pass = |peer: &mut Peer, part| peer.say(Message::PassedReceipt(part));
+    pass(peer, PassedReceipt::Begun(notary.begin("/in").unwrap()));
+    let line = b"stored file 5 1.000000000 -  in\n".to_vec();
+    notary.add(line.clone());
+    pass(peer, PassedReceipt::Items(line));
+    let SignedReceipt { facts, key, signature } = notary.sign(None).unwrap();
+    pass(peer, PassedReceipt::Signed { facts, key, signature });
+    let summary = Event::Summary(Box::default());
+    peer.say(Message::Relay(serde_json::to_vec(&summary).unwrap()));
+}
+
+#[test]
+fn an_end_that_drives_cannot_sign_for_the_one_that_receives() {
+    let (site, ended) = between(&["--receipt", "receipt"], Features::OURS, |peer, run| {
+        pass_on(peer, run, Identity::generate());
+    });
+    assert_eq!(ended.code, Some(1), "{ended}");
+    assert!(ended.stderr.contains("with a key that is not its own"), "{ended}");
+    assert_none(&site);
+}
+
+#[test]
+fn a_receipt_that_nobody_has_asked_for_and_a_driving_end_that_passes_none_on_are_refused() {
+    let (site, ended) = between(&[], Features::OURS, |peer, run| pass_on(peer, run, Identity::generate()));
+    assert_eq!(ended.code, Some(1), "{ended}");
+    assert!(ended.stderr.contains("a receipt that nobody has asked for"), "{ended}");
+    assert_none(&site);
+    let without = Features::from_bits(Features::OURS.bits() & !Features::PASSED_RECEIPTS.bits());
+    let (site, ended) = between(&["--receipt", "receipt"], without, |_, _| {});
+    assert_eq!(ended.code, Some(2), "{ended}");
+    assert!(
+        ended.stderr.contains("cannot pass a receipt on") && ended.stderr.contains("upgrade icdc there"),
+        "{ended}"
+    );
+    assert_none(&site);
 }

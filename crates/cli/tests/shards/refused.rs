@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::support::process::{Ended, Start};
 use super::support::{Shape, Site, data};
-use super::{copy_shard, plan};
+use super::{copy_shard, copy_shards, join, plan, status};
 
 fn planned() -> Site {
     let site = Site::new();
@@ -136,6 +136,26 @@ fn shards_that_are_not_there_are_named() {
     assert!(ended.stderr.contains("there is no shard 2: the plan has 0 to 1"), "{ended}");
     let ended = copy_shard(&site, &[]).run().expect_code(2);
     assert!(ended.stderr.contains("which shard?"), "{ended}");
+}
+
+/// What the refusal says to do instead is done, too.
+#[test]
+fn a_shard_leaves_no_receipt_and_the_joined_copy_does() {
+    let site = planned();
+    assert!(site.path("home/.config/icdc/identity").exists() || site.icdc(&["keygen"]).run().code == Some(0));
+    let ended = copy_shard(&site, &["--shard", "0", "--receipt", "receipt"]).run().expect_code(2);
+    assert!(ended.stderr.contains("--skip-equal --checksum --receipt FILE SRC... DST"), "{ended}");
+    assert_eq!(status(&site)["done"], false, "nothing is copied");
+    for ended in copy_shards(&site, 0..2) {
+        ended.expect_code(0);
+    }
+    join(&site).expect_code(0);
+    let words = ["--skip-equal", "--checksum", "--receipt", "receipt", "tree", "out"];
+    let ended = site.copy(&words).run().expect_code(0);
+    assert_eq!(ended.number("bytes_sent"), 0, "{ended}");
+    let text = fs::read_to_string(site.path("receipt")).unwrap();
+    assert!(text.lines().any(|line| line.starts_with("equal file ")), "{text}");
+    assert!(site.path("receipt.sig").exists());
 }
 
 #[test]

@@ -239,11 +239,15 @@ impl Server {
         peer
     }
 
+    /// The next connection, of which nothing but the handshake was heard.
+    pub fn accept_unheard(&self) -> Peer {
+        let stream = self.accept_silently();
+        Peer::new(secure_server(stream, server_config(&self.identity, |_| true), PATIENCE).unwrap())
+    }
+
     /// The next connection that comes as far as a request, which is not answered yet.
     pub fn accept_request(&self) -> Peer {
-        let stream = self.accept_silently();
-        let link = secure_server(stream, server_config(&self.identity, |_| true), PATIENCE).unwrap();
-        let mut peer = Peer::new(link);
+        let mut peer = self.accept_unheard();
         peer.hear_of(|message| matches!(message, Message::Request(_)).then_some(()));
         peer
     }

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use icdc_trust::{FileHash, FileSignature, Identity};
+
 use crate::support;
 use crate::support::daemon::Daemon;
 use crate::support::network::{Host, Pair};
@@ -91,6 +93,80 @@ fn data_goes_straight_from_one_to_the_other() {
         fs::remove_dir_all(copy).unwrap();
     }
     assert_no_leftovers(scene.site.root());
+}
+
+/// The end that has the data signs, and this host, which has none of it, checks and writes.
+#[test]
+fn the_receiving_end_signs_a_receipt_for_the_host_that_asks() {
+    let Some(scene) = Scene::new("r", "w") else { return };
+    let site = &scene.site;
+    let tree = data::tree(&site.path("from-root/tree"), 1, &Shape { large: vec![9 * MIB], ..Shape::default() });
+    if !site.path("home/.config/icdc/identity").exists() {
+        support::succeed(&mut site.icdc(&["keygen"]));
+    }
+    let receipt = site.path("receipt");
+    for kinds in KINDS {
+        let ended = scene.command(&["--receipt", "receipt"], kinds, "tree", "copy").run().expect_code(0);
+        let copy = site.path("to-root/copy");
+        assert_same(&tree, &copy);
+        let identity = match kinds.1 {
+            Kind::Daemon => "to/identity",
+            Kind::Ssh => "home/.config/icdc/identity",
+        };
+        let key = Identity::load(&site.path(identity)).unwrap().public();
+        let told = |notice: &serde_json::Value| notice["text"].as_str().unwrap().contains(&key.ssh_fingerprint());
+        assert!(ended.all("notice").any(told), "{kinds:?}: {ended}");
+        let text = fs::read(&receipt).unwrap();
+        let mut hash = FileHash::default();
+        hash.update(&text);
+        let signature = fs::read(site.path("receipt.sig")).unwrap();
+        let signature = FileSignature::parse(&signature, "icdc-receipt").unwrap();
+        assert!(signature.key == key && signature.is_of("icdc-receipt", hash), "{kinds:?}");
+        let text = String::from_utf8(text).unwrap();
+        let items = support::succeed(std::process::Command::new("find").arg(&tree).args(["-printf", "x"])).len();
+        assert!(text.contains(&format!("\nitems: {items}\n")), "{kinds:?}: {items} {text}");
+        site.icdc(&["verify", "--list", "receipt"]).arg(site.path("to-root")).run().expect_code(0);
+        for path in [&receipt, &site.path("receipt.sig")] {
+            fs::remove_file(path).unwrap();
+        }
+        fs::remove_dir_all(copy).unwrap();
+    }
+    assert_no_leftovers(site.root());
+}
+
+#[test]
+fn without_a_key_where_the_data_arrives_nothing_is_copied_between_two() {
+    let Some(scene) = Scene::new("r", "w") else { return };
+    let site = &scene.site;
+    fs::write(site.path("from-root/file"), "file").unwrap();
+    fs::remove_file(site.path("home/.config/icdc/identity")).unwrap();
+    let ended = scene.command(&["--receipt", "receipt"], (Kind::Ssh, Kind::Ssh), "file", "copy").run().expect_code(2);
+    assert!(ended.stderr.contains(scene.hosts.far.address()) && ended.stderr.contains("icdc keygen"), "{ended}");
+    assert!(!site.path("to-root/copy").exists() && !site.path("receipt").exists(), "{ended}");
+}
+
+#[test]
+fn a_receipt_between_two_survives_a_cut_and_is_of_everything_or_none() {
+    let Some(scene) = Scene::new("r", "w") else { return };
+    let site = &scene.site;
+    let tree = data::tree(&site.path("from-root/tree"), 1, &Shape { large: vec![120 * MIB], ..Shape::default() });
+    let kinds = (Kind::Daemon, Kind::Daemon);
+    let run = scene.command(&["--receipt", "receipt", "--rate", "160mbit"], kinds, "tree", "copy").start();
+    assert!(run.wait_for_bytes(40 * MIB), "it ended before");
+    for session in scene.to.run().sessions() {
+        let _ = rustix::process::kill_process(session, Signal::KILL);
+    }
+    let ended = run.finish().expect_code(0);
+    assert!(ended.all("reconnecting").count() > 0, "{ended}");
+    assert_same(&tree, &site.path("to-root/copy"));
+    site.icdc(&["verify", "--list", "receipt"]).arg(site.path("to-root")).run().expect_code(0);
+
+    support::succeed(std::process::Command::new("mkfifo").arg(tree.join("pipe")));
+    for kinds in KINDS {
+        let ended = scene.command(&["--receipt", "none"], kinds, "tree", "other").run().expect_code(1);
+        assert!(ended.stderr.contains("there is no receipt") && ended.stderr.contains("pipe"), "{kinds:?}: {ended}");
+        assert!(!site.path("none").exists() && !site.path("none.sig").exists(), "{kinds:?}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!            └── 2 lets A's key in ─────── B   destination end, listens
 //!   client ───── 3 Drive { B's address and key, what, where to } → A
 //!                A ═══ TLS, both keys pinned ═══ B
-//!   client ◄──── 4 Relay { events } ────── A
+//!   client ◄──── 4 Relay { events } ────── A          with a receipt that B signs: PassedReceipt
 //! ```
 //!
 //! | | by ssh | by a daemon |
@@ -18,18 +18,24 @@
 //! A's key exists in A's memory only, for this transfer. A transfer ends with the client's link to
 //! A: A interrupts it then, so that it can be resumed.
 //!
+//! With `--receipt`, the client learns the key that signs from B: a daemon's is that of its link, and a
+//! far end that ssh started is asked over that ssh.
+//!
 //! This module is the client, which introduces the two ends and receives the driving end's events.
 //! The driving end is in `icdc-session-process`.
 
 pub mod outcome;
+mod passed;
 
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 
 use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, WriterGuard, receive};
-use icdc_protocol::Message;
 use icdc_protocol::limits::{MAX_ADDRESSES, MAX_NOTICED, MAX_STREAMS};
-use icdc_protocol::message::{ConnectBack, Drive, DriveRoute, Job, Listening, Request, Transfer, TransferId};
+use icdc_protocol::message::{
+    ConnectBack, Drive, DriveRoute, Job, Listening, ReceiveOptions, Request, Transfer, TransferId,
+};
+use icdc_protocol::{Features, Message};
 use icdc_stop::{Listening as StopListening, StopSignal};
 use icdc_tcp::{Patience, clock};
 use icdc_transfer::{Event, EventSink, ListServer, Summary};
@@ -42,6 +48,7 @@ use crate::connect::{ConnectError, Need};
 use crate::error::CopyError;
 use crate::location::Location;
 use crate::options::{CopyOptions, Via};
+use crate::receipt::{ReceiptFile, Signer};
 use crate::sources::paths_on_one_host;
 use crate::transfer_id::new_transfer;
 
@@ -74,9 +81,13 @@ pub(crate) fn copy_between(
     let paths = paths_on_one_host(sources, first)?;
     let transfer = new_transfer().map_err(CopyError::Failed)?;
     let mut source = SourceEnd::open(first, transfer, options, events, stop)?;
-    let job = Transfer::Receive { destination: destination.path().to_vec(), options: options.receive.clone() };
+    let receive = ReceiveOptions { receipt: options.receipt.is_some(), ..options.receive.clone() };
+    let job = Transfer::Receive { destination: destination.path().to_vec(), options: receive.clone() };
     let admission = Admission { key: source.key, transfer, job };
     let mut target = TargetEnd::open(destination, admission, options, events, stop)?;
+    if let (Some(receipt), Some(signer)) = (&options.receipt, target.signer) {
+        receipt.expect(transfer, Signer::Key(signer));
+    }
     // A daemon has one port for everything, and never connects on another's behalf.
     let is_daemon = |location: &Location| matches!(location, Location::Daemon { .. });
     let route = match options.via {
@@ -93,7 +104,7 @@ pub(crate) fn copy_between(
         ports: options.ports,
         send: options.send.clone(),
         destination: destination.path().to_vec(),
-        receive: options.receive.clone(),
+        receive,
     }));
     icdc_protocol::validate::job(&job)
         .map_err(|rule| CopyError::Usage(format!("this cannot be asked of a far end: {rule}")))?;
@@ -111,7 +122,7 @@ pub(crate) fn copy_between(
         listed: options.listed.clone().map(ListServer::new),
         stop,
     };
-    follow(source.inlet.as_mut(), &mut connector, &names, events, stop)
+    follow(source.inlet.as_mut(), &mut connector, &names, (events, options.receipt.as_deref()), stop)
 }
 
 /// Names of the two far ends, for messages.
@@ -120,13 +131,13 @@ struct Names {
     to: String,
 }
 
-/// Passes on the events that the driving end relays, and serves its requests, until the transfer
-/// has ended; returns its result.
+/// Passes on the events and writes the receipt that the driving end relays, and serves its requests,
+/// until the transfer has ended; returns its result.
 fn follow(
     inlet: &mut dyn Inlet,
     connector: &mut BackConnector<'_>,
     Names { from, to }: &Names,
-    events: &EventSink,
+    (events, receipt): (&EventSink, Option<&ReceiptFile>),
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
     loop {
@@ -143,6 +154,9 @@ fn follow(
                 }
             },
             Ok(Message::NamesWanted { pass }) => connector.tell_names(pass).map_err(CopyError::Failed)?,
+            Ok(Message::PassedReceipt(part)) => {
+                passed::write(part, receipt, (from, to)).map_err(CopyError::Failed)?;
+            }
             Ok(Message::ConnectBack(request)) => connector.connect(request).map_err(CopyError::Failed)?,
             Ok(Message::Accepted(_) | Message::Ping) => {}
             Ok(Message::Refused(refusal) | Message::Abort(refusal)) => {
@@ -197,7 +211,8 @@ impl SourceEnd {
         match location {
             Location::Ssh { host, .. } => {
                 let mut starter = Starter::new(host, options, events, stop)?;
-                let Started { writer, inlet, control, end, key, running, .. } = starter.start_to_drive()?;
+                let Started { writer, inlet, control, end, key, features, running, .. } = starter.start_to_drive()?;
+                passed::require(options, features, &name)?;
                 let host = starter.host_name()?;
                 Ok(Self { name, host, key, inlet, writer, control, _end: end, _running: Some(running) })
             }
@@ -207,10 +222,11 @@ impl SourceEnd {
                 let (writer, end) = MessageWriter::start(outlet, &control)
                     .map_err(|error| CopyError::Failed(format!("cannot start a thread: {error}")))?;
                 writer.send(Message::Request(Request::new(transfer, Job::DriveKey)));
-                let key = {
+                let (key, features) = {
                     let _given_up = shut_down_on(stop, &control);
                     drive_key(inlet.as_mut(), &name).map_err(|error| unless_stopped(error, stop))?
                 };
+                passed::require(options, features, &name)?;
                 Ok(Self { name, host: host.clone(), key, inlet, writer, control, _end: end, _running: None })
             }
             Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),
@@ -258,10 +274,10 @@ fn unless_stopped(error: CopyError, stop: &StopSignal) -> CopyError {
     if stop.is_requested() { CopyError::Interrupted } else { error }
 }
 
-/// Receives the public key that a daemon has made for the transfer.
-fn drive_key(inlet: &mut dyn Inlet, name: &str) -> Result<PublicKey, CopyError> {
+/// Receives the public key that a daemon has made for the transfer, and the daemon's features.
+fn drive_key(inlet: &mut dyn Inlet, name: &str) -> Result<(PublicKey, Features), CopyError> {
     match receive(inlet).map(|message| message.told_by(name)) {
-        Ok(Message::Listening(Listening { key, .. })) => Ok(PublicKey::from_bytes(key)),
+        Ok(Message::Listening(Listening { key, features, .. })) => Ok((PublicKey::from_bytes(key), features)),
         Ok(Message::Refused(refusal)) => Err(CopyError::Refused(refusal)),
         Ok(other) => Err(CopyError::Failed(format!("{name} broke the protocol: {}", other.kind()))),
         Err(cause) => Err(ConnectError::Lost { host: name.to_owned(), cause }.into()),
@@ -273,6 +289,8 @@ struct TargetEnd {
     host: String,
     port: u16,
     key: PublicKey,
+    /// Key that signs the receipt; `None` if none is asked for.
+    signer: Option<PublicKey>,
     /// The far end, if ssh started it; `None` for a daemon.
     started: Option<StartedTarget>,
 }
@@ -456,10 +474,14 @@ impl TargetEnd {
         match location {
             Location::Ssh { host, .. } => {
                 let mut starter = Starter::new(host, options, events, stop)?;
-                let started = starter.start_to_serve(peer)?;
+                let mut started = starter.start_to_serve(peer)?;
+                let signer = match options.receipt {
+                    Some(_) => Some(passed::signer(&mut started, host, stop)?),
+                    None => None,
+                };
                 let Started { writer, inlet, end, key, port, running, .. } = started;
                 let started = StartedTarget { writer, inlet: Some(inlet), _end: end, _running: running };
-                Ok(Self { host: starter.host_name()?, port, key, started: Some(started) })
+                Ok(Self { host: starter.host_name()?, port, key, signer, started: Some(started) })
             }
             Location::Daemon { host, port, .. } => {
                 let mut far = DaemonFar::open(host, *port, Need::ONE, options, stop)?;
@@ -467,7 +489,8 @@ impl TargetEnd {
                 let link = far.link(events)?;
                 let _given_up = shut_down_on(stop, &link.control);
                 admit(link, Request::new(transfer, job), host).map_err(|error| unless_stopped(error, stop))?;
-                Ok(Self { host: host.clone(), port: *port, key: far.key(), started: None })
+                let (key, signer) = (far.key(), options.receipt.as_ref().map(|_| far.key()));
+                Ok(Self { host: host.clone(), port: *port, key, signer, started: None })
             }
             Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),
         }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use icdc_link::{DEAD_AFTER, Inlet, Link, LinkControl, MessageWriter, WriterGuard, stdio_link};
 use icdc_protocol::message::{FarTask, Listening};
-use icdc_protocol::{Message, Ports};
+use icdc_protocol::{Features, Message, Ports};
 use icdc_rate::connection_count::{SSH_CHANNEL, Window, needed_for};
 use icdc_stop::StopSignal;
 use icdc_tcp::{Egresses, Family, clock};
@@ -84,6 +84,8 @@ pub(crate) struct Started {
     pub(crate) end: WriterGuard,
     /// Public key of the far end for this run.
     pub(crate) key: PublicKey,
+    /// Features of the far end.
+    pub(crate) features: Features,
     /// TCP port where the far end listens; 0 if it only drives.
     pub(crate) port: u16,
     pub(crate) running: Running,
@@ -260,7 +262,7 @@ impl Starter {
                 let login = LoginProperties::of(took, seen);
                 tracing::debug!(host = shell.host(), %took, ?login, "logged in");
                 let (key, running) = (PublicKey::from_bytes(key), Running(process));
-                Ok(Started { writer, inlet, control, end, key, port, running, login })
+                Ok(Started { writer, inlet, control, end, key, features, port, running, login })
             }
             (Ok(Message::Refused(refusal)), _) => {
                 Err(ConnectError::FarEndRefused { host: shell.host().to_owned(), reason: refusal.reason })

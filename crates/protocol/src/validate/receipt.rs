@@ -2,8 +2,9 @@
 
 use super::names::is_component;
 use super::rules::{Checked, require, text};
-use crate::message::{Missing, ReceiptPart, ReceiveOptions};
-use crate::receipt::{MAX_FACTS, facts};
+use crate::message::{Missing, PassedReceipt, ReceiptPart, ReceiveOptions};
+use crate::receipt::line::MAX_LINE;
+use crate::receipt::{MAX_FACTS, MAX_PASSED_LINES, facts};
 
 /// Checks the options of a receiver that is asked for a receipt.
 pub(super) fn options(options: &ReceiveOptions) -> Checked {
@@ -23,6 +24,21 @@ pub(super) fn part(part: &ReceiptPart) -> Checked {
         }
         ReceiptPart::Signed { facts, .. } => is_text(facts, facts::foot),
         ReceiptPart::Refused(reason) => text(reason),
+    }
+}
+
+/// Checks a message about the receipt of a copy between two far ends; the lines of items are checked
+/// where they are written.
+pub(super) fn passed(part: &PassedReceipt) -> Checked {
+    match part {
+        PassedReceipt::KeyWanted | PassedReceipt::Key(_) => Ok(()),
+        PassedReceipt::NoKey(reason) | PassedReceipt::Refused(reason) => text(reason),
+        PassedReceipt::Begun(facts) => is_text(facts, facts::head),
+        PassedReceipt::Items(lines) => {
+            require(lines.len() <= MAX_PASSED_LINES.max(MAX_LINE), "too many lines")?;
+            require(lines.last() == Some(&b'\n'), "a line without its end")
+        }
+        PassedReceipt::Signed { facts, .. } => is_text(facts, facts::foot),
     }
 }
 

@@ -124,6 +124,17 @@ fn receipt_part() -> impl Strategy<Value = ReceiptPart> {
     prop_oneof![begun, signed, text().prop_map(ReceiptPart::Refused)]
 }
 
+fn passed_receipt() -> impl Strategy<Value = PassedReceipt> {
+    let passed = receipt_part().prop_map(|part| match part {
+        ReceiptPart::Begun { facts, .. } => PassedReceipt::Begun(facts),
+        ReceiptPart::Signed { facts, key, signature } => PassedReceipt::Signed { facts, key, signature },
+        ReceiptPart::Refused(reason) => PassedReceipt::Refused(reason),
+    });
+    let lines = vec(any::<u8>(), 0..99).prop_map(|bytes| PassedReceipt::Items([&bytes[..], b"\n"].concat()));
+    let told = prop_oneof![any::<Digest>().prop_map(PassedReceipt::Key), text().prop_map(PassedReceipt::NoKey)];
+    prop_oneof![Just(PassedReceipt::KeyWanted), passed, lines, told]
+}
+
 fn snapshot_news() -> impl Strategy<Value = SnapshotNews> {
     prop_oneof![
         snapshot_time().prop_map(SnapshotNews::Made),
@@ -161,6 +172,7 @@ fn from_receiver() -> impl Strategy<Value = Message> {
         candidates().prop_map(Message::Candidates),
         snapshot_news().prop_map(Message::Snapshot),
         receipt_part().prop_map(Message::Receipt),
+        passed_receipt().prop_map(Message::PassedReceipt),
         basis().prop_map(Message::Basis),
         any::<(u64, u64, u32, u32, Option<u64>)>().prop_map(
             |(received, durable, ring_used, ring_blocks, write_rate)| {

@@ -25,6 +25,8 @@ use crate::path_text;
 /// files are linked or copied instead of being sent.
 pub(super) struct References {
     roots: Vec<Directory>,
+    /// The newest complete snapshot, which is the first of them; `None` if there is none.
+    snapshot: Option<Directory>,
     /// Whether each is the counterpart of the only source's directory, and not of that in which it
     /// has its name.
     is_of_source: bool,
@@ -68,17 +70,23 @@ impl References {
             Ok(directory)
         };
         let roots = options.link_dest.iter().map(open).collect::<Result<_, _>>()?;
-        Ok(Self { roots, is_of_source: placement.is_source_named(), last: None })
+        Ok(Self { roots, snapshot: None, is_of_source: placement.is_source_named(), last: None })
     }
 
     /// No reference directories.
     pub(super) fn none() -> Self {
-        Self { roots: Vec::new(), is_of_source: false, last: None }
+        Self { roots: Vec::new(), snapshot: None, is_of_source: false, last: None }
     }
 
     /// Puts `root`, the newest complete snapshot, before the other reference directories.
     pub(super) fn put_first(&mut self, root: Directory) {
+        self.snapshot = Some(root.clone());
         self.roots.insert(0, root);
+    }
+
+    /// The newest complete snapshot; `None` if none is made, or this is the first.
+    pub(super) fn newest_snapshot(&self) -> Option<&Directory> {
+        self.snapshot.as_ref()
     }
 
     /// Counterparts of the directory `id`, which was reached from `start`, the directory in which

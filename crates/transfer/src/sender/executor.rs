@@ -630,7 +630,7 @@ impl<'a> Executor<'a> {
 
     /// Number of announced items that are kept, as they or items before them have not ended.
     pub(super) fn kept_items(&self) -> usize {
-        self.lock().machine.kept().items
+        self.lock().machine.backlog().items
     }
 
     /// Locations of the contents of those of the files that are pending.

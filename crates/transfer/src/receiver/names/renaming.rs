@@ -1,6 +1,7 @@
-//! Items of a mirror that are made from files which the destination has under other names.
+//! Items of a mirror that are made from files which the destination has under other names, and items of a
+//! snapshot that the one before it has so.
 
-use icdc_disk::tree::{Name, Stat, file_user};
+use icdc_disk::tree::{Directory, Name, Stat, file_user};
 use icdc_protocol::Features;
 use icdc_protocol::message::{EntryId, FileDigest};
 use icdc_session::receiver::book::action::{Apart, CandidateRoot};
@@ -13,27 +14,41 @@ use super::super::failure::Failure;
 use super::super::file_identity::FileIdentity;
 use super::super::jobs::{CompareJob, DiskJob, Subject};
 use super::super::publishing::Staged;
-use super::super::references::Counterpart;
+use super::super::references::{Counterpart, References};
 use super::FileExecutor;
 use super::facts::attributes;
 use crate::attribute_kinds::restored;
 use crate::clock;
 
 impl FileExecutor<'_> {
-    /// Decides whether new items may be made from other files of the destination, once that is there.
+    /// Decides whether new items may be made from other files of the destination, or of the newest
+    /// snapshot, once that is there.
     pub(super) fn begin_renames(&mut self) {
-        // In a snapshot, nothing has been there but for an interrupted run. A file that is not at the source
-        // may be under another name in a directory to which a link leads.
+        let has_files = match self.snapshots {
+            None => !self.new_destination,
+            // With `--verify`, nothing is taken from an older one.
+            Some(_) => self.newest_snapshot().is_some() && !self.shared.options.verify,
+        };
+        // A file that is not at the source may be under another name in a directory to which a link leads.
         let has_links = self.link_targets.is_some();
-        if self.new_destination || self.snapshots.is_some() || has_links || !self.shared.peer().has(Features::RENAMES) {
+        if !has_files || has_links || !self.shared.peer().has(Features::RENAMES) {
             self.renames.find_none();
         }
     }
 
-    /// Has the thread that reads files find those below the copies of sources.
+    /// The newest complete snapshot; `None` if none is made, or this is the first.
+    fn newest_snapshot(&self) -> Option<&Directory> {
+        self.references.as_ref().and_then(References::newest_snapshot)
+    }
+
+    /// Has the thread that reads files find those below the copies of sources: in the newest snapshot,
+    /// if one is made, as the new one has but what this run has brought.
     pub(super) fn find_candidates(&mut self, roots: Vec<CandidateRoot>) {
         let open = |root: CandidateRoot| {
-            let directory = self.directories.get(root.directory).ok()?;
+            let directory = match self.newest_snapshot() {
+                Some(snapshot) => snapshot,
+                None => self.directories.get(root.directory).ok()?,
+            };
             let directory = match root.name {
                 Some(name) => directory.open_directory_on_mount(&Name::new(&name).ok()?).ok()?,
                 None => directory.clone(),
@@ -102,8 +117,9 @@ impl FileExecutor<'_> {
         let (directory, name) = self.target(item)?;
         let (above, candidate, stat) = location.open_unchanged(before)?;
         // Its other names are the source's or somebody else's, and would change with this one; so would
-        // its backup.
-        if stat.nlink > 1 || self.shared.options.backup.is_some() {
+        // its backup. Those of a file in a snapshot are in others, of which none changes.
+        let is_shared = stat.nlink > 1 && self.newest_snapshot().is_none();
+        if is_shared || self.shared.options.backup.is_some() {
             return Ok(None);
         }
         let has_attributes = is_linkable(item, self.shared.options, &attributes(&stat), file_user());
