@@ -183,6 +183,9 @@ impl Features {
     /// As a receiver, the end takes files whose length is known only at their end
     /// ([`Stream`](crate::message::EntryKind::Stream)).
     pub const STREAMS: Self = Self(1 << 14);
+    /// As the sender, the end takes changes of the ceiling of the receiver's user
+    /// ([`UserCeiling`](crate::Message::UserCeiling)).
+    pub const USER_CEILING: Self = Self(1 << 16);
     /// The features of this release.
     pub const OURS: Self = Self(
         Self::DISKLESS.0
@@ -199,7 +202,8 @@ impl Features {
             | Self::OWNER_NAMES.0
             | Self::DIFFERENCES.0
             | Self::DIRECTORY_LINKS.0
-            | Self::STREAMS.0,
+            | Self::STREAMS.0
+            | Self::USER_CEILING.0,
     );
 
     /// The set of these bits, whatever they mean.

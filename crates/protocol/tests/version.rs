@@ -113,6 +113,7 @@ fn unknown_features_mean_nothing() {
         Features::DIFFERENCES,
         Features::DIRECTORY_LINKS,
         Features::STREAMS,
+        Features::USER_CEILING,
     ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);
     let preserve = Preserve { specials: true, ..Preserve::default() };

@@ -20,7 +20,7 @@ use icdc_session::retry::RETRY_FOR;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Beginning, Family, Privileges, clock};
 use icdc_transfer::sender::{self, AskedList, ListAnswers};
-use icdc_transfer::{Account, Event, EventSink, Summary, Via as Route};
+use icdc_transfer::{Account, Event, EventSink, Summary, UserCeiling, Via as Route};
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
 
@@ -238,6 +238,7 @@ impl ClientLink {
             account,
             receipt: None,
             follow: None,
+            ceiling: &Arc::new(UserCeiling::new(send.rate)),
         };
         let writer = self.writer.clone();
         let events: EventSink = Arc::new(move |event| {

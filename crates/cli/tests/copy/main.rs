@@ -12,6 +12,7 @@ mod backups;
 mod chmod;
 mod choosing;
 mod coming_from;
+mod ctl;
 mod deep;
 mod delete;
 mod devices;
