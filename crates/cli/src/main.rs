@@ -3,13 +3,14 @@
 //! | module | what |
 //! |---|---|
 //! | `arguments` | the command line as typed; source of help, man pages and completions |
-//! | `values`, `rules`, `instant` | what may be written as the value of an option |
+//! | `values`, `rules`, `instant`, `schedule` | what may be written as the value of an option |
 //! | `route` | `--via`: the route that data takes
 //! | `plan` | what a copy's command line means, with nothing left to doubt |
 //! | `choosing` | which of the sources' items are copied: rules, and the files that hold them |
 //! | `shards` | a copy in parts that several hosts carry out: planned, copied, joined |
 //! | `slurm` | such a copy by nodes of a Slurm cluster |
 //! | `copy` | runs a plan and shows its events: progress bar, JSON lines, summary, HTML report |
+//! | `ctl` | a running copy shown, paused, resumed, stopped, its rate changed |
 //! | `looking` | what is in a tree, and what differs between two |
 //! | `changing` | directories made, items removed and renamed |
 //! | `measure` | what TCP carries to another host |
@@ -46,6 +47,7 @@ mod command_line;
 mod config;
 mod console;
 mod copy;
+mod ctl;
 mod doctor;
 mod exit;
 mod far_end;
@@ -67,6 +69,7 @@ mod reporting;
 mod route;
 mod rsync;
 mod rules;
+mod schedule;
 mod serve;
 mod shards;
 mod signals;
@@ -131,6 +134,7 @@ fn run(command: Command, applied: &Applied, console: &Console) -> u8 {
         Command::Rm(arguments) => changing::rm(*arguments, console),
         Command::Mv(arguments) => changing::mv(*arguments, console),
         Command::Plan(arguments) => shards::run(*arguments, console),
+        Command::Ctl(arguments) => ctl::run(&arguments, console),
         Command::Leftovers(arguments) => leftovers::run(&arguments, console),
         Command::Slurm(arguments) => slurm::run(arguments, console),
         Command::Serve(arguments) => exit::finish(serve::run(*arguments, console), console),

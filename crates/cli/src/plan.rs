@@ -28,7 +28,7 @@ use anyhow::{Context, anyhow, ensure};
 use icdc_client::{CopyOptions, Location, ReceiptFile};
 use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_SOURCES};
 use icdc_protocol::message::SendOptions;
-use icdc_transfer::NameList;
+use icdc_transfer::{NameList, UserCeiling};
 
 use self::connection::connection;
 use self::ends::{receiving, sending, snapshot};
@@ -37,6 +37,7 @@ use self::places::{missing_source, refuse_forgotten_colon};
 use self::refusals::{refuse_backups, refuse_directories, refuse_equality, refuse_mode_changes, refuse_without_effect};
 use crate::applies::Hosts;
 use crate::arguments::{CopyArguments, ReportingArguments};
+use crate::schedule::RateSchedule;
 use crate::{choosing, listed, reporting};
 
 /// Meaning of an `icdc copy` command line: sources, destination, options, and how the run is shown.
@@ -44,6 +45,10 @@ pub(crate) struct CopyPlan {
     pub(crate) sources: Vec<Location>,
     pub(crate) destination: Location,
     pub(crate) options: CopyOptions,
+    /// The limit of the rate, which the copy's session reads and its user may change.
+    pub(crate) ceiling: Arc<UserCeiling>,
+    /// The limit of the rate over time.
+    pub(crate) rate: RateSchedule,
     pub(crate) output: Output,
     pub(crate) reporting: ReportingArguments,
 }
@@ -123,7 +128,12 @@ impl CopyPlan {
                 (false, Some(_)) => SummaryPlace::Errors,
             },
         };
-        Ok(Self { sources, destination, options, output, reporting: arguments.reporting })
+        let (ceiling, rate) = (Arc::new(UserCeiling::new(options.send.rate)), arguments.rate);
+        ensure!(
+            rate.is_constant() || !hosts.between_two,
+            "--rate: rates over time are for copies from or to this host; name one rate, or run icdc on one of the two hosts"
+        );
+        Ok(Self { sources, destination, options, ceiling, rate, output, reporting: arguments.reporting })
     }
 
     /// This plan changed so that a single source directory goes into the destination under its

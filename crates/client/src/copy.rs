@@ -113,6 +113,7 @@ fn push(
         account: &Account::new(clock::now()),
         receipt: options.receipt.as_ref().map(|file| PushedReceipt::Written { file, signer }),
         follow: follow.as_ref(),
+        ceiling: &options.ceiling(),
     };
     push_over(&mut Marked::new(&mut far, options.marker.as_ref(), true), &order, events, stop)
 }
@@ -144,6 +145,7 @@ fn pull(
         retry_for: options.patience(),
         account: &Account::new(clock::now()),
         notary: receipt.as_ref().map(|receipt| receipt as &dyn Notary),
+        ceiling: &options.ceiling(),
     };
     pull_over(&mut Marked::new(&mut far, options.marker.as_ref(), false), &order, events, stop)
 }
@@ -255,6 +257,7 @@ fn copy_here(
         send: &options.send,
         receive: &options.receive,
         notary: receipt.as_ref().map(|receipt| receipt as &dyn Notary),
+        ceiling: &options.ceiling(),
     };
     Ok(order.copy(events, stop)?)
 }

@@ -8,10 +8,10 @@ use icdc_protocol::message::{Preserve, ReceiveOptions, SendOptions};
 use icdc_scitags::Marker;
 use icdc_session::retry::RETRY_FOR;
 use icdc_tcp::{Egresses, Family};
-use icdc_transfer::NameList;
 use icdc_transfer::receiver::Output;
 use icdc_transfer::sender::selection::Selection;
 use icdc_transfer::sender::{FollowOptions, Input};
+use icdc_transfer::{NameList, UserCeiling};
 use icdc_units::Span;
 
 use crate::proxy::Proxy;
@@ -83,6 +83,9 @@ pub struct CopyOptions {
     pub receipt: Option<Arc<ReceiptFile>>,
     /// Options of following the sources; `None` if what is there is copied once.
     pub follow: Option<FollowOptions>,
+    /// The user's ceiling of the rate, which may change during the copy and begins as that of `send`;
+    /// `None` for one that stays.
+    pub ceiling: Option<Arc<UserCeiling>>,
 }
 
 impl CopyOptions {
@@ -101,6 +104,11 @@ impl CopyOptions {
     /// only once.
     pub(crate) fn patience(&self) -> Span {
         if self.has_stream() { Span::ZERO } else { self.retry_for }
+    }
+
+    /// The user's ceiling of the rate: the one that may change, or that of `send`.
+    pub(crate) fn ceiling(&self) -> Arc<UserCeiling> {
+        self.ceiling.clone().unwrap_or_else(|| Arc::new(UserCeiling::new(self.send.rate)))
     }
 
     /// These options, with a stream in place of the destination: all bytes of a file arrive, and nothing else
@@ -138,6 +146,7 @@ impl CopyOptions {
             marker: None,
             receipt: None,
             follow: None,
+            ceiling: None,
         }
     }
 }
@@ -166,6 +175,7 @@ impl std::fmt::Debug for CopyOptions {
             .field("marker", &self.marker)
             .field("receipt", &self.receipt.as_ref().map(|receipt| receipt.path()))
             .field("follow", &self.follow)
+            .field("ceiling", &self.ceiling)
             .finish()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use icdc_protocol::message::{Diskless, Preserve, ReceiveOptions, SendOptions};
 use icdc_stop::StopSignal;
 use icdc_tcp::{Privileges, clock};
-use icdc_transfer::{Account, Event, EventSink, Outcome, Summary};
+use icdc_transfer::{Account, Event, EventSink, Outcome, Summary, UserCeiling};
 use icdc_units::{ByteCount, Rate, Span};
 
 use crate::connect::{Far, Need};
@@ -89,6 +89,7 @@ pub fn measure_pipeline(
     // What came before a cut and after it would be no measurement.
     let (tree, retry_for, account) = (scratch.tree(), Span::ZERO, &account);
     let (sent, destination) = (&[icdc_transfer::diskless::NAME.into()], ARRIVES);
+    let ceiling = &Arc::new(UserCeiling::new(send.rate));
     let outcome = if order.reverse {
         let (sources, send, receive) = (sent, &send, &receive);
         let order = PullRequest {
@@ -103,6 +104,7 @@ pub fn measure_pipeline(
             retry_for,
             account,
             notary: None,
+            ceiling,
         };
         pull_over(&mut far, &order, &events, &over)
     } else {
@@ -123,6 +125,7 @@ pub fn measure_pipeline(
             account,
             receipt: None,
             follow: None,
+            ceiling,
         };
         push_over(&mut far, &order, &events, &over)
     };

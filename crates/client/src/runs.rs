@@ -18,7 +18,7 @@ use icdc_transfer::sender::selection::Selection;
 use icdc_transfer::sender::{self, AskedList, Follow, Input, SendingLink, Sources};
 use icdc_transfer::{
     Account, Event, EventSink, FurtherLink, Joining, NameList, Notary, ReceiptSink, Run, Sample, Stage, Summary,
-    receiver, summary,
+    UserCeiling, receiver, summary,
 };
 use icdc_tuning::Tuned;
 use icdc_units::{Rate, Ratio, Span};
@@ -68,6 +68,8 @@ pub struct PushRequest<'a> {
     pub receipt: Option<PushedReceipt<'a>>,
     /// Follows the sources; `None` if what is there is pushed once.
     pub follow: Option<&'a Follow>,
+    /// The user's ceiling of the rate, which begins as that of `send`.
+    pub ceiling: &'a Arc<UserCeiling>,
 }
 
 /// Receipt that a push asks for: who writes and checks it.
@@ -151,7 +153,7 @@ pub fn push_over(
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
     let account = order.account;
-    let run = Run { account, events, stop };
+    let run = Run { account, events, stop, ceiling: Some(order.ceiling) };
     let mut receive = ReceiveOptions { receipt: order.receipt.is_some(), ..order.receive.clone() };
     if order.send.congestion.is_none() {
         icdc_tcp::congestion::load_ahead();
@@ -213,6 +215,8 @@ pub(crate) struct PullRequest<'a> {
     pub(crate) account: &'a Account,
     /// Signs and writes a receipt; `None` if none is made.
     pub(crate) notary: Option<&'a dyn Notary>,
+    /// The user's ceiling of the rate, which begins as that of `send`.
+    pub(crate) ceiling: &'a Arc<UserCeiling>,
 }
 
 /// Pulls over links made by `connect`, with a new session after each cut, until everything has
@@ -227,8 +231,8 @@ pub(crate) fn pull_over(
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
     let PullRequest { transfer, sources, send, account, .. } = *order;
-    let events = &attributing_limits(send.rate, events);
-    let run = Run { account, events, stop };
+    let events = &attributing_limits(order.ceiling, events);
+    let run = Run { account, events, stop, ceiling: Some(order.ceiling) };
     let mut receive = order.receive.clone();
     let patience = Patience { retry_for: order.retry_for, follows: false };
     let received = with_retries(patience, run, || {
@@ -264,13 +268,14 @@ pub(crate) fn pull_over(
     Ok(summary::of_received(&received, account, order.receive))
 }
 
-/// Event sink of a receiving end that attributes a rate near the limit of the user (`limit`) or of
+/// Event sink of a receiving end that attributes a rate near the limit of the user or of
 /// the key to that limit, which the receiving end itself cannot observe.
-fn attributing_limits(limit: Option<Rate>, events: &EventSink) -> EventSink {
-    let (user, events) = (limit.map(Rate::as_bits_per_second), Arc::clone(events));
+fn attributing_limits(user: &Arc<UserCeiling>, events: &EventSink) -> EventSink {
+    let (user, events) = (Arc::clone(user), Arc::clone(events));
     Arc::new(move |mut event| {
         if let Event::Progress(Sample { limited_by: stage @ Stage::Network, rate_bps, max_rate_bps, .. }) = &mut event {
             let key = Some(*max_rate_bps).filter(|limit| *limit > 0);
+            let user = user.get().map(Rate::as_bits_per_second);
             let limits = [(key, Stage::MaxRate), (user, Stage::RateCeiling)];
             let limits = limits.into_iter().filter_map(|(limit, stage)| Some((limit?, stage)));
             if let Some((limit, limiting)) = limits.min_by_key(|(limit, _)| *limit)
@@ -503,7 +508,7 @@ struct Patience {
 /// without progress.
 fn with_retries<T>(
     Patience { retry_for, follows }: Patience,
-    Run { account, events, stop }: Run<'_>,
+    Run { account, events, stop, .. }: Run<'_>,
     mut attempt: impl FnMut() -> Result<T, AttemptError>,
 ) -> Result<T, CopyError> {
     let mut retry = Retry::new(retry_for);

@@ -6,7 +6,7 @@
 //!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory), Removed* (of a move),
 //!                   OwnerNames* (of owners by name, ahead of the entries), NamesWanted* (of listed names),
 //!                   CandidateAnswer* (of a mirror), Holes* (for a Basis)
-//! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Basis*, Resend*, Done*, Feedback*, Candidates* and Deletion* (of a mirror),
+//! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Basis*, Resend*, Done*, Feedback*, UserCeiling*, Candidates* and Deletion* (of a mirror),
 //!                   Snapshot* (ahead of the last Deletion), Names* (for a NamesWanted), Receipt* (where one is asked for)
 //! either way        Left, Notice*, Ping, Interrupt, Abort
 //! of a listing      List (see [`ListMessage`])
@@ -19,6 +19,7 @@
 
 use std::ops::Range;
 
+use icdc_units::Rate;
 use serde::{Deserialize, Serialize};
 
 pub use crate::basis::Basis;
@@ -245,6 +246,10 @@ pub enum Message {
     Compressed(Compressed),
     /// A message about the receipt of a copy between two far ends, from or to the client of both.
     PassedReceipt(PassedReceipt),
+    /// Ceiling that the receiver's user sets to the sending rate from now on: `None` for none, zero to
+    /// send no data until the next one. From an end that has requested the session, to a sender that
+    /// has [`Features::USER_CEILING`].
+    UserCeiling(Option<Rate>),
 }
 
 impl Message {
@@ -333,6 +338,7 @@ impl Message {
             Self::StreamEnd(_) => "StreamEnd",
             Self::Compressed(_) => "Compressed",
             Self::PassedReceipt(_) => "PassedReceipt",
+            Self::UserCeiling(_) => "UserCeiling",
         }
     }
 }

@@ -190,6 +190,9 @@ impl Features {
     /// one that receives and that ssh has started, it tells the client the key that signs
     /// ([`PassedReceipt`](crate::message::PassedReceipt)).
     pub const PASSED_RECEIPTS: Self = Self(1 << 16);
+    /// As the sender, the end takes changes of the ceiling of the receiver's user
+    /// ([`UserCeiling`](crate::Message::UserCeiling)).
+    pub const USER_CEILING: Self = Self(1 << 17);
     /// The features of this release.
     pub const OURS: Self = Self(
         Self::DISKLESS.0
@@ -208,7 +211,8 @@ impl Features {
             | Self::DIRECTORY_LINKS.0
             | Self::STREAMS.0
             | Self::COMPRESSION.0
-            | Self::PASSED_RECEIPTS.0,
+            | Self::PASSED_RECEIPTS.0
+            | Self::USER_CEILING.0,
     );
 
     /// The set of these bits, whatever they mean.

@@ -115,6 +115,7 @@ fn unknown_features_mean_nothing() {
         Features::STREAMS,
         Features::COMPRESSION,
         Features::PASSED_RECEIPTS,
+        Features::USER_CEILING,
     ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);
     let preserve = Preserve { specials: true, ..Preserve::default() };

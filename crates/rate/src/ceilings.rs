@@ -25,18 +25,14 @@ pub struct Limit {
     pub limiter: Limiter,
 }
 
-/// Ceilings of a transfer's rate, for all its connections together: one for each
-/// [`Limiter`], and a second one for the user, a share of a ceiling for several
-/// transfers. `None` means that there is no such ceiling. The [lowest](Self::lowest)
-/// counts.
+/// Ceilings of a transfer's rate, for all its connections together, one for each [`Limiter`]. `None`
+/// means that there is no such ceiling. The [lowest](Self::lowest) counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ceilings {
     /// Ceiling of the user's key at the daemon, as in [`Limiter::Key`].
     pub key: Option<Rate>,
-    /// Ceiling that the user gave, as in [`Limiter::User`].
+    /// Ceiling that the user gave, as in [`Limiter::User`]; it may change during the transfer.
     pub user: Option<Rate>,
-    /// This transfer's share of a ceiling that the user gave for several; it counts as the user's.
-    pub(crate) share: Option<Rate>,
     pub(crate) disk: Option<Rate>,
     pub(crate) path: Option<Rate>,
 }
@@ -53,22 +49,16 @@ impl Ceilings {
     /// cannot raise.
     #[must_use]
     pub fn lowest(&self) -> Option<Limit> {
-        let Self { key, user, share, disk, path } = *self;
-        let all = [
-            (key, Limiter::Key),
-            (user, Limiter::User),
-            (share, Limiter::User),
-            (disk, Limiter::Disk),
-            (path, Limiter::Path),
-        ];
+        let Self { key, user, disk, path } = *self;
+        let all = [(key, Limiter::Key), (user, Limiter::User), (disk, Limiter::Disk), (path, Limiter::Path)];
         let limits = all.into_iter().filter_map(|(rate, limiter)| Some(Limit { rate: rate?, limiter }));
         limits.min_by_key(|limit| limit.rate)
     }
 
-    /// The lowest of the ceilings that the key and the user set, the user's share included; `None`
-    /// if there is none. Within one host only these apply.
+    /// The lowest of the ceilings that the key and the user set; `None` if there is none. Within one
+    /// host only these apply.
     pub(crate) fn asked(&self) -> Option<Rate> {
-        [self.key, self.user, self.share].into_iter().flatten().min()
+        [self.key, self.user].into_iter().flatten().min()
     }
 
     /// The lowest ceiling other than the path's; `None` if there is none.
@@ -94,15 +84,5 @@ mod tests {
         let ceilings = Ceilings { path: None, ..ceilings };
         assert_eq!(ceilings.lowest(), Some(Limit { rate: rate(9), limiter: Limiter::Key }));
         assert_eq!(Ceilings::default().lowest(), None);
-    }
-
-    #[test]
-    fn a_share_counts_as_the_users() {
-        let rate = Rate::from_bits_per_second;
-        let user = |rate| Some(Limit { rate, limiter: Limiter::User });
-        let ceilings = Ceilings { share: Some(rate(7)), ..Ceilings::of(None, Some(rate(9))) };
-        assert_eq!((ceilings.lowest(), ceilings.lowest_but_path()), (user(rate(7)), Some(rate(7))));
-        let ceilings = Ceilings { share: Some(rate(10)), ..ceilings };
-        assert_eq!((ceilings.lowest(), ceilings.asked()), (user(rate(9)), Some(rate(9))));
     }
 }

@@ -6,7 +6,7 @@
 //!  receiver's ring ─────────────┤                       ├─► connections after the first may send
 //!  blocks that wait, processors ┼─► Controller::on_tick ┼─► more connections are wanted
 //!  ceilings of user, key and   ─┘     Mode, Ceilings    ├─► a connection that delays the end is
-//!  share of a common one                                │   retired
+//!  disk, of which the user's may change                  │   retired
 //!                                                       └─► the pace has changed, and why
 //!  a frame that is queued ─────► Controller::place ───────► whole, or in parts at the end
 //!  a connection that is ready ─► Controller::takes ───────► whether it should take the frame
@@ -128,9 +128,9 @@ pub struct Observed<'a> {
     pub ring: &'a RingState,
     /// Data that is still to be sent.
     pub pending: &'a Pending,
-    /// This transfer's present share of a ceiling that the user gave for several; `None` for a
-    /// transfer that shares none.
-    pub share: Option<Rate>,
+    /// The user's present ceiling; `None` for none. With one of zero the transfer is paused: no
+    /// connection takes data, and the ceilings of the connections stay as they are.
+    pub user: Option<Rate>,
 }
 
 /// Action that the controller asks its caller to carry out on connections of the transfer, or, in
@@ -193,6 +193,8 @@ pub struct Controller {
     /// Time at which processors and last blocks are checked next.
     next_watch: Time,
     last_blocks: LastBlocks,
+    /// Whether the user lets nothing be sent at present.
+    paused: bool,
 }
 
 impl Controller {
@@ -202,7 +204,8 @@ impl Controller {
         let processors = Processors::new(setup.processors);
         let (connections, set) = (vec![FIRST], BTreeMap::new());
         let last_blocks = LastBlocks::default();
-        Self { setup, mode, ceilings, processors, connections, set, next_watch: Time::ORIGIN, last_blocks }
+        let next_watch = Time::ORIGIN;
+        Self { setup, mode, ceilings, processors, connections, set, next_watch, last_blocks, paused: false }
     }
 
     /// Lowers the ceiling of the key to this rate, at once; a bundle applies it at its next update. A
@@ -230,9 +233,14 @@ impl Controller {
     /// Decides anew, by the state of the transfer at `now`, which ceilings the connections get, and
     /// whether more of them are wanted or one is to end.
     pub fn on_tick(&mut self, now: Time, observed: Observed<'_>) -> Ticked {
-        let Observed { connections, ring, pending, share } = observed;
+        let Observed { connections, ring, pending, user } = observed;
         let mut actions = Vec::new();
-        self.ceilings.share = share;
+        self.paused = user == Some(Rate::ZERO);
+        if !self.paused {
+            self.ceilings.user = user;
+        }
+        // What waits for the user shows nothing of the path or the processors.
+        let blocks_wait = pending.blocks_wait && !self.paused;
         let first = connections.iter().find(|info| info.number == FIRST).and_then(|info| info.tcp);
         actions.extend(self.on_ring(ring, first.map_or(Span::ZERO, |tcp| tcp.round_trip)));
         self.connections = connections.iter().map(|info| info.number).collect();
@@ -244,7 +252,7 @@ impl Controller {
                 bundle.next_update()
             }
             Mode::KernelPaced(paced) => {
-                let opens = paced.on_tick(now, connections, first, pending.blocks_wait);
+                let opens = paced.on_tick(now, connections, first, blocks_wait);
                 actions.extend(self.share_out());
                 actions.extend(opens.then_some(Action::Open));
                 now + TICK
@@ -256,7 +264,9 @@ impl Controller {
         };
         if now >= self.next_watch {
             self.next_watch = now + TICK;
-            self.watch(now, pending, &mut actions);
+            if !self.paused {
+                self.watch(now, pending, &mut actions);
+            }
         }
         Ticked { actions, next }
     }
@@ -321,9 +331,13 @@ impl Controller {
     }
 
     /// Whether a connection should take a frame of this length while `unsent` are left to be sent:
-    /// the transfer ends with its slowest connection. Always true but in [`Mode::Bundle`].
+    /// the transfer ends with its slowest connection. Always true but in [`Mode::Bundle`], and while
+    /// the user [pauses](Observed::user) the transfer.
     #[must_use]
     pub fn takes(&self, number: Number, frame: ByteCount, unsent: ByteCount) -> bool {
+        if self.paused {
+            return false;
+        }
         match &self.mode {
             Mode::Bundle(bundle) => bundle.takes(number, frame, unsent),
             Mode::KernelPaced(_) | Mode::PerConnection => true,
@@ -353,6 +367,12 @@ impl Controller {
     pub fn limit(&self) -> Option<Limit> {
         let Limit { limiter, .. } = self.ceilings.lowest()?;
         Some(Limit { rate: self.set.get(&FIRST).copied().flatten()?, limiter })
+    }
+
+    /// Whether the user lets nothing be sent at present.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// Rate that the path has free for this transfer; `None` while it is not known, and always in

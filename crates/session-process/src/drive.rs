@@ -20,7 +20,7 @@ use icdc_session::retry::RETRY_FOR;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Family, Privileges, SocketSettings, clock};
 use icdc_transfer::sender::{self, AskedList, ListAnswers};
-use icdc_transfer::{Account, Event, EventSink, ReceiptSink, Summary, Via as Route};
+use icdc_transfer::{Account, Event, EventSink, ReceiptSink, Summary, UserCeiling, Via as Route};
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
 
@@ -240,6 +240,7 @@ impl ClientLink {
             account,
             receipt: receipt.as_ref().map(PushedReceipt::PassedOn),
             follow: None,
+            ceiling: &Arc::new(UserCeiling::new(send.rate)),
         };
         let writer = self.writer.clone();
         let events: EventSink = Arc::new(move |event| {

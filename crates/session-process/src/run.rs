@@ -168,7 +168,7 @@ fn receive(
         notary: options.receipt.then_some(notary),
     };
     let account: &Account = &work.account;
-    let run = Run { account, events: &silent(), stop: &registered.stop };
+    let run = Run { account, events: &silent(), stop: &registered.stop, ceiling: None };
     let received = receiver::run(link, registered.joining(), &order, run)?;
     work.complete(&summary::of_received(&received, account, options));
     Ok(())
@@ -215,7 +215,7 @@ fn send(
     link.await_answer().map_err(SessionError::of_link)?;
     let found = sender::find_sources(tree, &sources, &options);
     let account: &Account = &work.account;
-    let run = Run { account, events: &silent(), stop: &registered.stop };
+    let run = Run { account, events: &silent(), stop: &registered.stop, ceiling: None };
     let sent = sender::run(link, registered.joining(), found, &options, run)?;
     work.complete(&summary::of_sent(&sent, account, &ReceiveOptions::default()));
     Ok(())

@@ -297,7 +297,7 @@ impl<O: Observer> Engine<'_, O> {
             .collect();
         let controller = self.controllers.entry(number).or_insert_with(steered_as_one);
         let pending = Pending::default();
-        let observed = Observed { connections: &connections, ring: &NO_RING, pending: &pending, share: None };
+        let observed = Observed { connections: &connections, ring: &NO_RING, pending: &pending, user: None };
         let Ticked { actions, next } = controller.on_tick(now, observed);
         for action in actions {
             match action {

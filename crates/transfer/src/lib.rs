@@ -31,7 +31,6 @@ mod notices;
 mod once;
 mod pipes;
 mod processors;
-mod rate_share;
 mod receipt;
 pub mod receiver;
 mod resources;
@@ -43,6 +42,7 @@ mod stages;
 pub mod summary;
 mod tree_remover;
 pub mod unfinished;
+mod user_ceiling;
 mod within_host;
 
 pub use account::Account;
@@ -52,9 +52,9 @@ pub use further_links::{FurtherLink, Joining};
 pub use icdc_protocol::message::{IfRunning, Uncompressed};
 pub use name_list::{ListServer, NameList, Names, NewNameList};
 pub use notices::Noticed;
-pub use rate_share::RateShare;
 pub use receipt::{KeyNotary, NoNotary, Notary, Parties, ReceiptSink, SignedReceipt};
 pub use run::Run;
+pub use user_ceiling::UserCeiling;
 pub use within_host::WithinHost;
 
 /// Path as printable text for users: bytes that are not printable are escaped.

@@ -1,9 +1,12 @@
 //! The run of which a session is part.
 
+use std::sync::Arc;
+
 use icdc_stop::StopSignal;
 
 use crate::account::Account;
 use crate::event::EventSink;
+use crate::user_ceiling::UserCeiling;
 
 /// Parts of a run that each of its sessions is given: totals, events, and the request to stop.
 #[derive(Clone, Copy)]
@@ -14,4 +17,6 @@ pub struct Run<'a> {
     pub events: &'a EventSink,
     /// The user's request to stop.
     pub stop: &'a StopSignal,
+    /// The user's ceiling of the sending rate; `None` where the other end's user has it.
+    pub ceiling: Option<&'a Arc<UserCeiling>>,
 }

@@ -20,6 +20,7 @@ use crate::run::Run;
 use crate::sender::selection::Selection;
 use crate::sender::{Follow, Input, SendingLink, Sent, Sources};
 use crate::stage_thread::{local, try_start};
+use crate::user_ceiling::UserCeiling;
 use crate::{clock, receiver, sender, summary};
 
 /// Request to copy within this host, with both ends in this process.
@@ -46,6 +47,8 @@ pub struct WithinHost<'a> {
     pub receive: &'a ReceiveOptions,
     /// Signs a receipt; `None` if none is made.
     pub notary: Option<&'a dyn Notary>,
+    /// The user's ceiling of the rate.
+    pub ceiling: &'a Arc<UserCeiling>,
 }
 
 impl WithinHost<'_> {
@@ -56,7 +59,7 @@ impl WithinHost<'_> {
     /// Reason why the sending end's session ended early.
     pub fn copy(&self, events: &EventSink, stop: &StopSignal) -> Result<Summary, SessionError> {
         let account = Account::new(clock::now());
-        let run = Run { account: &account, events, stop };
+        let run = Run { account: &account, events, stop, ceiling: Some(self.ceiling) };
         let mut sent = self.session(run)?;
         while self.follow.is_some_and(|follow| !follow.is_through()) {
             sent.add(self.session(run)?);
@@ -71,8 +74,9 @@ impl WithinHost<'_> {
         let nobody = Joining { joined: &nobody, wanted: None };
         // The sender reports everything.
         let silent: EventSink = Arc::new(|_| {});
-        let &Self { transfer, tree, paths, input, selection, listed, follow, destination, send, receive, notary } =
-            self;
+        let &Self {
+            transfer, tree, paths, input, selection, listed, follow, destination, send, receive, notary, ..
+        } = self;
         let order = receiver::ReceiveRequest {
             transfer,
             tree,
@@ -90,7 +94,7 @@ impl WithinHost<'_> {
         let receiving = Account::new(run.account.start());
         // The sender handles the user's request to stop and informs the receiver.
         let never_asked = StopSignal::new();
-        let received = Run { account: &receiving, events: &silent, stop: &never_asked };
+        let received = Run { account: &receiving, events: &silent, stop: &never_asked, ceiling: None };
         std::thread::scope(|scope| {
             try_start(scope, "receiver", || receiver::run(far, nobody, &order, received)).map_err(local)?;
             let found = match input {

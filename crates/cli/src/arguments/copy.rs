@@ -12,9 +12,9 @@ use super::choosing::CHOOSING;
 use super::{ChoosingArguments, ConnectionArguments, FollowingArguments, ReportingArguments};
 use crate::chmod::{ModeChanges, mode_changes};
 use crate::owner_rules::{OwnerRules, owner_rules};
+use crate::schedule::{RateSchedule, rate_schedule};
 use crate::values::{
-    Ceiling, Congestion, Shard, Streams, ceiling, compress, congestion, keep, max_delete, pause, preserve, ring, shard,
-    streams,
+    Congestion, Shard, Streams, compress, congestion, keep, max_delete, pause, preserve, ring, shard, streams,
 };
 
 /// Group of the options after which the destination has nothing that the sources have not.
@@ -77,9 +77,10 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "TIME", default_value = "10min", help_heading = "Connection")]
     pub(crate) retry_for: Span,
 
-    /// Limit of the sending rate, such as 900mbit or 1.2GB/s
-    #[arg(long, value_name = "RATE|auto", default_value = "auto", value_parser = ceiling, help_heading = "Speed")]
-    pub(crate) rate: Ceiling,
+    /// Limit of the sending rate, such as 900mbit or 1.2GB/s, or rates over time, such as 'mon-fri 08:00-18:00=200mbit,
+    /// else=auto', in this host's time zone
+    #[arg(long, value_name = "RATE|auto", default_value = "auto", value_parser = rate_schedule, help_heading = "Speed")]
+    pub(crate) rate: RateSchedule,
 
     /// TCP congestion control of the sender: one that the kernel has, or one that icdc loads
     /// (icdc cc list)

@@ -8,7 +8,8 @@ use icdc_protocol::limits::MAX_STREAMS;
 use icdc_units::{ByteCount, Span};
 
 use super::ConnectionArguments;
-use crate::values::{Ceiling, Congestion, amount, ceiling, congestion, seconds, window};
+use crate::schedule::{RateSchedule, rate_schedule};
+use crate::values::{Congestion, amount, congestion, seconds, window};
 
 #[derive(Args, Debug)]
 #[command(
@@ -70,9 +71,10 @@ pub(crate) struct MeasureArguments {
     #[arg(long, help_heading = "What to measure")]
     pub(crate) reverse: bool,
 
-    /// Limit of the sending rate of all connections together, such as 900mbit or 1.2GB/s
-    #[arg(long, value_name = "RATE|auto", default_value = "auto", value_parser = ceiling, help_heading = "What to measure")]
-    pub(crate) rate: Ceiling,
+    /// Limit of the sending rate of all connections together, such as 900mbit or 1.2GB/s; of rates over time, the present
+    /// one
+    #[arg(long, value_name = "RATE|auto", default_value = "auto", value_parser = rate_schedule, help_heading = "What to measure")]
+    pub(crate) rate: RateSchedule,
 
     /// TCP congestion control of the sender: one that the kernel has, or one that icdc loads
     /// (icdc cc list)

@@ -8,6 +8,7 @@ mod completions;
 mod config;
 mod connection;
 mod copy;
+mod ctl;
 mod definition;
 mod doctor;
 mod du;
@@ -45,6 +46,7 @@ pub(crate) use completions::{CompletedShell, CompletionsArguments};
 pub(crate) use config::ConfigArguments;
 pub(crate) use connection::{AddressFamily, ConnectionArguments};
 pub(crate) use copy::{CopyArguments, IfRunningMode, ProgressMode};
+pub(crate) use ctl::{CtlArguments, CtlCommand};
 pub(crate) use definition::{command, parse_from};
 pub(crate) use doctor::DoctorArguments;
 pub(crate) use du::DuArguments;
@@ -115,6 +117,7 @@ pub(crate) enum Command {
     Rm(Box<RmArguments>),
     Mv(Box<MvArguments>),
     Plan(Box<PlanArguments>),
+    Ctl(CtlArguments),
     Leftovers(LeftoversArguments),
     Slurm(SlurmArguments),
     Serve(Box<ServeArguments>),

@@ -13,7 +13,7 @@ mod consent;
 pub(crate) mod exporter;
 mod failures;
 mod metrics;
-mod output;
+pub(crate) mod output;
 pub(crate) mod page;
 mod progress;
 mod receipt;
@@ -34,6 +34,7 @@ use crate::console::Console;
 use crate::copy::exporter::Exporter;
 use crate::copy::output::CopyOutput;
 use crate::copy::page::Ending;
+use crate::ctl::{Controls, Listener};
 use crate::plan::CopyPlan;
 use crate::plan::output::ResultFile;
 use crate::reporting::{CopyHooks, EndedCopy};
@@ -102,7 +103,7 @@ fn run_command(
 /// Runs a copy as planned, with its output, metrics and hooks. Returns the exit code, and whether
 /// the run came to its end, with or without failed items.
 pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) -> (u8, bool) {
-    let CopyPlan { sources, destination, mut options, mut output, reporting } = plan;
+    let CopyPlan { sources, destination, mut options, ceiling, rate, mut output, reporting } = plan;
     let hooks = match CopyHooks::new(&reporting, console) {
         Ok(hooks) => hooks.filter(|_| !output.dry_run),
         Err(error) => return (console.give_up(&error, exit::USAGE), false),
@@ -123,15 +124,15 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
         Ok(exporter) => exporter,
         Err(error) => return (console.give_up(&error, exit::USAGE), false),
     };
-    let status = {
-        let copy_output = Arc::clone(&copy_output);
-        StatusOnSignal::start(console, move || copy_output.status())
-    };
+    options.ceiling = Some(Arc::clone(&ceiling));
+    let controls = Arc::new(Controls::new((&sources, &destination), (&ceiling, rate), &copy_output, console));
+    let listener = Listener::start(&controls);
+    let status = StatusOnSignal::start(console, move || controls.text());
     let mut result = icdc_client::copy(&sources, &destination, &options, &events, stop);
     if let (Ok(summary), true) = (&mut result, output.dry_run) {
         (summary.verified, summary.read_back) = (false, false);
     }
-    drop(status);
+    drop((status, listener));
     let is_through = result.is_ok();
     let receipt = options.receipt.take().filter(|_| is_through).map(|receipt| receipt::finish(&receipt, &copy_output));
     let skips = options.receive.if_running == IfRunning::Skip;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use icdc_client::Location;
 use icdc_metrics::{Reading, RunResult};
 use icdc_report::Report;
-use icdc_transfer::{Event, IfRunning, Outcome, Summary, Via};
+use icdc_transfer::{Event, IfRunning, Outcome, Sample, Summary, Via};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -154,6 +154,11 @@ impl CopyOutput {
     /// The progress so far, in a line of text, for SIGUSR1.
     pub(crate) fn status(&self) -> String {
         self.state().view.text()
+    }
+
+    /// The last measured state of the run.
+    pub(crate) fn last_sample(&self) -> Sample {
+        self.state().tally.last.clone()
     }
 
     /// A summary of what has been seen so far.

@@ -55,7 +55,7 @@ impl MeasurePlan {
             let least = ByteCount::new(MIN_DISKLESS_BYTES);
             ensure!((least..=most).contains(&length), "--bytes: with --secure, {least} to {most}");
             connection.send = SendOptions {
-                rate: arguments.rate.0,
+                rate: arguments.rate.now(),
                 congestion: arguments.cc.0,
                 streams: arguments.streams,
                 ..connection.send
@@ -68,7 +68,7 @@ impl MeasurePlan {
                 time: time.unwrap_or(Span::from_nanos(MAX_MEASURE_NANOS)),
                 bytes: arguments.bytes,
                 streams: arguments.streams.unwrap_or(connection.egresses.connections()),
-                rate: arguments.rate.0,
+                rate: arguments.rate.now(),
                 congestion: arguments.cc.0,
                 window: arguments.window,
             })

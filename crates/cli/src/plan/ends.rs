@@ -18,7 +18,7 @@ pub(super) fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions 
     SendOptions {
         choice,
         preserve: arguments.preserve,
-        rate: arguments.rate.0,
+        rate: arguments.rate.now(),
         congestion: arguments.cc.0.clone(),
         streams: arguments.streams.0,
         dry_run: arguments.dry_run,

@@ -12,7 +12,7 @@ use icdc_limits::thread::start_scoped;
 use icdc_shards::Plan;
 use icdc_shards::plan::{PlanText, ShardState};
 use icdc_stop::StopSignal;
-use icdc_transfer::RateShare;
+use icdc_transfer::UserCeiling;
 use icdc_transfer::sender::selection::Selection;
 
 use super::NO_RECEIPT;
@@ -78,21 +78,18 @@ fn copy_one(arguments: &CopyArguments, plan: &Plan, shard: u32, stop: &StopSigna
         Ok(begun) => begun,
         Err(error) => return give_up(error, console),
     };
-    let share = plan.text.rate.map(|all| Arc::new(RateShare::new(all / at_work)));
-    let selection = match &share {
-        Some(share) => Arc::new(selection.with_share(Arc::clone(share))),
-        None => Arc::new(selection),
-    };
+    let selection = Arc::new(selection);
     if selection.items().is_empty() {
         return note(plan, shard, &selection, 0, console);
     }
     match copy_plan(arguments.clone(), &plan.text, &selection) {
         Ok(copied) => {
+            let ceiling = Arc::clone(&copied.ceiling);
+            ceiling.set_share(plan.text.rate.map(|all| all / at_work));
             let (code, is_through) = thread::scope(|scope| {
                 // Dropped at the end, which ends the thread.
                 let (_running, ended) = mpsc::channel();
-                let share = share.as_deref();
-                let beating = start_scoped(scope, "beat", move || keep_beating(plan, shard, share, &ended));
+                let beating = start_scoped(scope, "beat", move || keep_beating(plan, shard, &ceiling, &ended));
                 match beating {
                     Ok(_) => copy::carry_out(copied, stop, console),
                     Err(error) => (console.give_up(&error.into(), exit::FAILED), false),
@@ -106,13 +103,12 @@ fn copy_one(arguments: &CopyArguments, plan: &Plan, shard: u32, stop: &StopSigna
 
 /// Marks the shard as being copied, at an interval, and sets its share of the plan's rate by the
 /// number of shards that are being copied, until the other end of `running` is dropped.
-fn keep_beating(plan: &Plan, shard: u32, share: Option<&RateShare>, running: &mpsc::Receiver<Infallible>) {
+fn keep_beating(plan: &Plan, shard: u32, ceiling: &UserCeiling, running: &mpsc::Receiver<Infallible>) {
     while running.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
-        match (plan.beat(shard), plan.text.rate, share) {
-            (Ok(at_work), Some(all), Some(share)) => share.set(all / at_work),
-            (Ok(_), ..) => {}
+        match plan.beat(shard) {
+            Ok(at_work) => ceiling.set_share(plan.text.rate.map(|all| all / at_work)),
             // The share stays as it was.
-            (Err(error), ..) => tracing::debug!(%error, "others are not told that the shard is being copied"),
+            Err(error) => tracing::debug!(%error, "others are not told that the shard is being copied"),
         }
     }
 }

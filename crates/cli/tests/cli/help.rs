@@ -5,8 +5,9 @@ use std::process::{Command, Stdio};
 
 use crate::support::ICDC;
 
-const SUBCOMMANDS: [&str; 19] = [
+const SUBCOMMANDS: [&str; 20] = [
     "copy",
+    "ctl",
     "ls",
     "du",
     "verify",
@@ -289,6 +290,12 @@ fn man_pages_come_one_per_subcommand() {
     expected.extend(["list", "load", "show", "unload"].map(|name| format!("icdc-cc-{name}.1")));
     expected.extend(
         [
+            "ctl",
+            "ctl-pause",
+            "ctl-rate",
+            "ctl-resume",
+            "ctl-status",
+            "ctl-stop",
             "du",
             "leftovers",
             "ls",

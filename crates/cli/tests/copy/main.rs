@@ -13,6 +13,7 @@ mod chmod;
 mod choosing;
 mod coming_from;
 mod compression;
+mod ctl;
 mod deep;
 mod delete;
 mod devices;

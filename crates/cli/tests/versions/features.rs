@@ -1,10 +1,12 @@
 //! What the other end cannot do is not asked of it, and told.
 
 use icdc_protocol::Features;
-use icdc_protocol::message::{Message, Ready, Refusal, RefusalKind, Want, Wants};
+use icdc_protocol::message::{Message, Ready, Refusal, RefusalKind, SourceKind, Want, Wants};
+use icdc_units::Rate;
 
 use crate::peer::{Server, begin};
 use crate::support::daemon::location;
+use crate::support::process::eventually;
 use crate::support::{HERE, Site, Start};
 
 #[test]
@@ -78,4 +80,52 @@ fn a_copy_without_disks_is_not_measured_with_an_end_that_has_none() {
         .expect_code(3);
         assert!(ended.to_string().contains("cannot copy without its disks; upgrade icdc there"), "{ended}");
     }
+}
+
+#[test]
+fn the_rate_of_a_pull_is_not_changed_where_the_sender_takes_no_changes() {
+    let site = Site::new();
+    let server = Server::new(&site);
+    let without = Features::from_bits(Features::OURS.bits() & !Features::USER_CEILING.bits());
+    std::thread::scope(|scope| {
+        let run = site.copy(&[]).arg(location(server.port(), "tree")).arg("copy").start();
+        let (begun, beginning) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            let mut peer = server.accept_request();
+            peer.say(Message::Accepted(without));
+            peer.say(begin(b"tree", SourceKind::Item));
+            let _ = begun.send(());
+            peer.hear_end();
+        });
+        beginning.recv().unwrap();
+        let pid = run.pid().as_raw_nonzero().to_string();
+        let ctl = |word: &str| site.icdc(&["ctl", &pid, word]).run();
+        assert!(eventually(|| ctl("pause").code == Some(1)), "a pause is accepted\n{}", run.stderr());
+        let refused = ctl("pause");
+        assert!(
+            refused.stderr.contains("older icdc, which takes no changes of the rate; update it there"),
+            "{refused}"
+        );
+        ctl("status").expect_code(0);
+        ctl("stop").expect_code(0);
+        run.finish().expect_code(4);
+    });
+}
+
+#[test]
+fn a_receiver_does_not_set_the_rate_of_a_push() {
+    let site = Site::new();
+    let server = Server::new(&site);
+    std::fs::write(site.path("file"), "contents").unwrap();
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut peer = server.accept_request();
+            peer.say(Message::Accepted(Features::OURS));
+            peer.say(Message::UserCeiling(Some(Rate::ZERO)));
+            peer.hear_end();
+        });
+        site.copy(&["--retry-for", "0s", "file"]).arg(location(server.port(), "copy")).run()
+    });
+    assert_eq!(ended.code, Some(1), "{ended}");
+    assert!(ended.to_string().contains("sets the rate of a user of this end"), "{ended}");
 }

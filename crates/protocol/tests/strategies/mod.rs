@@ -167,6 +167,7 @@ fn from_receiver() -> impl Strategy<Value = Message> {
         vec(done, 0..50).prop_map(Message::Done),
         option::of(running()).prop_map(Message::Running),
         place().prop_map(Message::Placed),
+        rate().prop_map(Message::UserCeiling),
         deletion().prop_map(Message::Deletion),
         listed_names().prop_map(Message::Names),
         candidates().prop_map(Message::Candidates),

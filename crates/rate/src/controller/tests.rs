@@ -104,7 +104,7 @@ fn infos(count: u16, tcp: impl Fn(Number) -> Option<TcpState>) -> Vec<Connection
 
 const NO_RING: RingState = RingState { waiting: 0, blocks: 0, size: ByteCount::ZERO, drained: None };
 
-/// A tick of the controller of a transfer that shares its ceiling with no other.
+/// A tick of the controller of a transfer whose user has not changed the ceiling.
 fn on_tick(
     controller: &mut Controller,
     now: Time,
@@ -112,7 +112,8 @@ fn on_tick(
     ring: &RingState,
     pending: &Pending,
 ) -> Ticked {
-    controller.on_tick(now, Observed { connections, ring, pending, share: None })
+    let user = controller.ceilings.user;
+    controller.on_tick(now, Observed { connections, ring, pending, user })
 }
 
 /// The ceilings that those actions set, with the connections' numbers.
@@ -130,12 +131,11 @@ fn fixed(is_local: bool, ceilings: Ceilings) -> Controller {
 }
 
 #[test]
-fn a_share_that_changes_while_data_flow_is_kept_at_once_and_used() {
-    let share = |now: Time| Some(if now < Time::ORIGIN + Span::from_secs(20) { mbit(80) } else { mbit(40) });
+fn a_ceiling_that_changes_while_data_flow_is_kept_at_once_and_used() {
+    let changes = |now: Time| Some(Some(if now < Time::ORIGIN + Span::from_secs(20) { mbit(80) } else { mbit(40) }));
     for finds in [Finds::First, Finds::Nobody] {
         for connections in [1, 4] {
-            let Ends { carried, limit, most, late, .. } =
-                World { finds, connections, share, user: Some(mbit(500)), ..World::LONG }.run();
+            let Ends { carried, limit, most, late, .. } = World { finds, connections, changes, ..World::LONG }.run();
             assert!(most <= mbit(80) && late <= mbit(40), "{finds:?} {connections}: {most}, {late}");
             assert!((0.97..1.001).contains(&carried.ratio(mbit(60))), "{finds:?} {connections}: {carried}");
             assert_eq!(limit, Some(Limiter::User), "{finds:?} {connections}");
@@ -144,21 +144,40 @@ fn a_share_that_changes_while_data_flow_is_kept_at_once_and_used() {
 }
 
 #[test]
-fn a_share_of_several_transfers_is_followed_and_nothing_remains_where_it_ends() {
-    let mut controller = fixed(false, Ceilings::of(None, Some(mbit(90))));
-    let mut tick = |share: Option<Rate>| {
+fn a_ceiling_that_changes_is_followed_and_nothing_remains_where_it_ends() {
+    let mut controller = fixed(false, Ceilings::of(Some(mbit(90)), Some(mbit(8))));
+    assert_eq!(ceilings(&controller.on_joined(1)), [(0, mbit(4)), (1, mbit(4))]);
+    let tick = |controller: &mut Controller, user: Option<Rate>| {
         let connections = infos(2, |_| None);
-        let observed = Observed { connections: &connections, ring: &NO_RING, pending: &Pending::default(), share };
+        let observed = Observed { connections: &connections, ring: &NO_RING, pending: &Pending::default(), user };
         controller.on_tick(Time::ORIGIN, observed).actions
     };
-    assert_eq!(ceilings(&tick(Some(mbit(40)))), [(0, mbit(20)), (1, mbit(20))]);
-    assert_eq!(ceilings(&tick(Some(mbit(200)))), [(0, mbit(45)), (1, mbit(45))], "the user's own is lower");
+    assert_eq!(ceilings(&tick(&mut controller, Some(mbit(40)))), [(0, mbit(20)), (1, mbit(20))]);
+    assert_eq!(ceilings(&tick(&mut controller, Some(mbit(200)))), [(0, mbit(45)), (1, mbit(45))], "the key's is lower");
+    assert_eq!(controller.limit(), Some(Limit { rate: mbit(45), limiter: Limiter::Key }));
+    let mut controller = fixed(false, Ceilings::of(None, Some(mbit(8))));
+    controller.on_joined(1);
     let none = [Action::SetCeiling(0, None), Action::SetCeiling(1, None)];
-    let mut controller = fixed(false, Ceilings { share: Some(mbit(8)), ..Ceilings::default() });
-    assert_eq!(ceilings(&controller.on_joined(1)), [(0, mbit(4)), (1, mbit(4))]);
-    let ticked = on_tick(&mut controller, Time::ORIGIN, &infos(2, |_| None), &NO_RING, &Pending::default());
-    assert_eq!(ticked.actions, none);
+    assert_eq!(tick(&mut controller, None), none);
     assert_eq!(controller.limit(), None);
+}
+
+#[test]
+fn no_connection_takes_data_in_a_pause_and_ceilings_stay_as_they_were() {
+    for mode in [Mode::PerConnection, Mode::KernelPaced(Box::new(KernelPaced::new(false)))] {
+        let mut controller = Controller::new(mode, world::SETUP, Ceilings::of(None, Some(mbit(8))));
+        let mut tick = |user: Option<Rate>| {
+            let connections = infos(1, |_| None);
+            let pending = Pending { blocks_wait: true, ..Pending::default() };
+            let observed = Observed { connections: &connections, ring: &NO_RING, pending: &pending, user };
+            let actions = controller.on_tick(Time::ORIGIN, observed).actions;
+            (ceilings(&actions), controller.takes(FIRST, ByteCount::new(1), ByteCount::MAX), controller.is_paused())
+        };
+        assert_eq!(tick(Some(mbit(8))), (vec![(0, mbit(8))], true, false));
+        assert_eq!(tick(Some(Rate::ZERO)), (vec![], false, true));
+        assert_eq!(tick(Some(Rate::ZERO)), (vec![], false, true));
+        assert_eq!(tick(Some(mbit(9))), (vec![(0, mbit(9))], true, false));
+    }
 }
 
 #[test]

@@ -390,8 +390,11 @@ pub(super) fn remove_journals(directory: &Directory, name: &Name, whose: Whose) 
 /// # Errors
 /// One of them is still there.
 pub(super) fn remove_unfinished(directory: &Directory, name: &Name, whose: Whose) -> Result<(), TreeError> {
-    let names = Purpose::item(name, whose).found_again();
-    names.into_iter().fold(Ok(()), |outcome, staging| outcome.and(staging.remove(directory, &BESIDE)))
+    let mut outcome = Ok(());
+    for staging in Purpose::item(name, whose).found_again() {
+        outcome = outcome.and(staging.remove(directory, &BESIDE));
+    }
+    outcome
 }
 
 /// Staging names under which this user may have left files of the item with the final name `name`.

@@ -56,6 +56,7 @@ mod supervise;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod told_ceiling;
 mod waiting;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,6 +85,7 @@ pub use self::shared::{Allowed, ReceiveRequest};
 use self::shared::{Reply, Shared};
 use self::supervise::Watch;
 use self::throttle::Throttle;
+use self::told_ceiling::ToldCeiling;
 use crate::account::Account;
 use crate::clock;
 use crate::confined::confined;
@@ -143,7 +145,7 @@ fn receive(
     link: Link,
     joining: Joining<'_>,
     (request, owners, digests): (&ReceiveRequest<'_>, &OwnerLookup, &KnownDigests),
-    Run { account, events, stop }: Run<'_>,
+    Run { account, events, stop, ceiling }: Run<'_>,
 ) -> Result<Received, SessionError> {
     let Link { mut outlet, inlet, control } = link;
     let options = request.options;
@@ -185,6 +187,7 @@ fn receive(
         place: OnceLock::new(),
         owners,
         digests,
+        ceiling,
     };
     let (receives, first_ended) = watched();
     let watch = Watch {
@@ -311,6 +314,7 @@ fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<
     let mut broken = false;
     let mut next_feedback = clock::now();
     let mut list = shared.order.listed.cloned().map(ListServer::new);
+    let mut user = shared.ceiling.map(|ceiling| ToldCeiling::new(ceiling));
     loop {
         let message = match replies.try_recv() {
             Ok(message) => Ok(message),
@@ -348,6 +352,9 @@ fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<
         if now >= next_feedback && !broken {
             next_feedback = now + FEEDBACK;
             broken = outlet.send(Message::Feedback(shared.feedback()).into()).is_err();
+            if let Some(message) = user.as_mut().and_then(|user| user.due(shared.peer())) {
+                broken = broken || outlet.send(message.into()).is_err();
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! State that the threads of a receiving session share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crossbeam_channel::Sender as Channel;
 use icdc_disk::BlockPool;
@@ -33,6 +33,7 @@ use crate::notices::Notices;
 use crate::once::{Ended, Once, Running, watched};
 use crate::receipt::Notary;
 use crate::stages::{Activity, Busy};
+use crate::user_ceiling::UserCeiling;
 
 /// Panic message of a lock on notices, which only a panic can poison.
 const NO_PANIC: &str = "no panic while notices are noted";
@@ -144,6 +145,8 @@ pub(super) struct Shared<'a> {
     pub(super) owners: &'a OwnerLookup,
     /// Digests that earlier runs have kept of files here.
     pub(super) digests: &'a KnownDigests,
+    /// Ceiling of this end's user, of which the sender is told; `None` where the sender has it.
+    pub(super) ceiling: Option<&'a Arc<UserCeiling>>,
 }
 
 impl Shared<'_> {

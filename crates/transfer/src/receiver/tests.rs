@@ -70,7 +70,7 @@ impl<'scope> Session<'scope> {
             };
             let silent: EventSink = Arc::new(|_| {});
             let account = Account::new(clock::now());
-            let run = Run { account: &account, events: &silent, stop: &asked };
+            let run = Run { account: &account, events: &silent, stop: &asked, ceiling: None };
             super::run(far, Joining { joined: &joined, wanted: None }, &request, run)
         });
         let mut session = Self { near, pool: BlockPool::new(4).unwrap(), join, stop, receiver };

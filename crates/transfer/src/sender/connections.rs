@@ -25,7 +25,7 @@ use super::sending_link::tune_beside;
 use super::steering::Steering;
 use crate::account::Account;
 use crate::clock;
-use crate::event::EarlyEnd;
+use crate::event::{EarlyEnd, Stage};
 use crate::further_links::FurtherLink;
 use crate::once::{Ended, Once, watched};
 use crate::stage_thread::try_start;
@@ -383,6 +383,8 @@ impl<'a> Connections<'a> {
     /// Charges the time since the last call to the pipeline stage that limited the rate.
     pub(super) fn sample(&self, now: Time) {
         let executor = self.executor;
-        executor.stages.sample(now, &executor.link, executor.idle_stage(), self.steering.limit());
+        // What waits in a pause waits for the user.
+        let idle = if self.steering.is_paused() { Stage::RateCeiling } else { executor.idle_stage() };
+        executor.stages.sample(now, &executor.link, idle, self.steering.limit());
     }
 }

@@ -29,6 +29,9 @@ pub(super) fn run(executor: &Executor<'_>, steering: &Steering<'_>, mut inlet: B
                 }
                 match parcel.message {
                     Message::Names(part) => executor.on_names(part),
+                    Message::UserCeiling(rate) if !steering.set_user_ceiling(rate) => {
+                        executor.fail(SessionError::Protocol("sets the rate of a user of this end".into()));
+                    }
                     message => executor.with(|machine| machine.on_message(clock::now(), message)),
                 }
             }

@@ -169,7 +169,7 @@ fn send(
     joining: Joining<'_>,
     sources: Sources,
     (options, accounts, digests): (&SendOptions, Option<Accounts>, &KnownDigests),
-    Run { account, events, stop }: Run<'_>,
+    Run { account, events, stop, ceiling }: Run<'_>,
 ) -> Result<Sent, SessionError> {
     let SendingLink { link: Link { mut outlet, inlet, control }, tuned, peer, privileges } = first;
     if let Some(refusal) = obstacle(&sources) {
@@ -185,7 +185,6 @@ fn send(
     };
     let machine = machine(&sources, options);
     let Sources { roots, problems, selection, listed, settled, receipt, input, .. } = sources;
-    let share = selection.as_ref().and_then(|selection| selection.share().cloned());
     let controller = steering::controller(&control, tuned.as_ref(), options, account.max_rate());
     let first = FirstConnection { controller, control, tuned, peer, privileges };
     let (mut executor, queues) = Executor::new(first, machine, (options, digests), pool, events);
@@ -194,7 +193,7 @@ fn send(
     executor.followed = settled;
     executor.announced_owners = accounts.map(|accounts| Mutex::new(AnnouncedOwners::new(accounts)));
     let Queues { outgoing, work } = queues;
-    let steering = Steering::new(&executor, options, share, joining.wanted);
+    let steering = Steering::new(&executor, options, ceiling, joining.wanted);
     let connections = Connections::new(&executor, account, outgoing, steering, options.congestion.as_deref());
     let watch = Watch { joined: joining.joined, start: account.start(), stop };
     let found = FoundSources { roots, problems, options, selection: selection.clone(), listed };

@@ -6,12 +6,10 @@
 
 use std::cmp::Ordering;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use icdc_disk::tree::{Kind, Stat};
 use icdc_protocol::message::{Digest, EntryId};
-
-use crate::rate_share::RateShare;
 
 /// Explicit list of items, in scan order, that one of several runs (a shard of a plan) copies, with
 /// the digests of those that were published.
@@ -19,7 +17,6 @@ use crate::rate_share::RateShare;
 pub struct Selection {
     id: Digest,
     items: Vec<Selected>,
-    share: Option<Arc<RateShare>>,
     digests: Mutex<Vec<Option<Digest>>>,
 }
 
@@ -66,19 +63,7 @@ impl Selection {
             return Err(NotInOrder(before + 1));
         }
         let digests = Mutex::new(vec![None; items.len()]);
-        Ok(Self { id, items, share: None, digests })
-    }
-
-    /// Makes every run of this selection send at most at this rate, which may change during the
-    /// run.
-    #[must_use]
-    pub fn with_share(self, share: Arc<RateShare>) -> Self {
-        Self { share: Some(share), ..self }
-    }
-
-    /// Changing rate ceiling of this run; `None` if it has none.
-    pub(super) fn share(&self) -> Option<&Arc<RateShare>> {
-        self.share.as_ref()
+        Ok(Self { id, items, digests })
     }
 
     /// The selected items, in scan order.

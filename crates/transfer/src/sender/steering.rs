@@ -22,19 +22,27 @@ use super::executor::Executor;
 use crate::clock;
 use crate::event::Event;
 use crate::once::Once;
-use crate::rate_share::RateShare;
 use crate::receiver::FEEDBACK;
+use crate::user_ceiling::UserCeiling;
 
 /// Executor of the rate controller of one session.
 pub(super) struct Steering<'a> {
     executor: &'a Executor<'a>,
     /// Lock that serializes ticks, so that the actions of a later one are carried out later.
     turn: Mutex<()>,
-    /// Share of this run in the rate ceiling for several runs together.
-    share: Option<Arc<RateShare>>,
+    /// Ceiling of the user who runs the transfer.
+    user: UserOf,
     /// Signalled when the connections after the first may send blocks; `None` if they always may.
     open: Option<Once>,
     more: More<'a>,
+}
+
+/// Owner of the user's ceiling.
+enum UserOf {
+    /// The user of this end.
+    Here(Arc<UserCeiling>),
+    /// The user of the other end, which tells of changes.
+    There(UserCeiling),
 }
 
 /// Origin of more connections, when the path or the processors need them.
@@ -50,19 +58,22 @@ enum More<'a> {
 const NO_PANIC: &str = "no panic while rates are decided";
 
 impl<'a> Steering<'a> {
-    /// New steering for a session that begins; `share` is the ceiling of a run whose user's ceiling
-    /// is for several, and `wanted` is given if this end makes connections.
+    /// New steering for a session that begins; `ceiling` is that of this end's user, `None` where the
+    /// other end's user has it, and `wanted` is given if this end makes connections.
     pub(super) fn new(
         executor: &'a Executor<'a>,
         options: &SendOptions,
-        share: Option<Arc<RateShare>>,
+        ceiling: Option<&Arc<UserCeiling>>,
         wanted: Option<&'a Channel<u8>>,
     ) -> Self {
         let opens_later = executor.controller.lock().expect(NO_PANIC).opens_later();
         let steering = Self {
             executor,
             turn: Mutex::default(),
-            share,
+            user: match ceiling {
+                Some(ceiling) => UserOf::Here(Arc::clone(ceiling)),
+                None => UserOf::There(UserCeiling::new(options.rate)),
+            },
             open: opens_later.then(Once::default),
             more: match (options.streams, wanted) {
                 (Some(_), _) => More::Never,
@@ -100,8 +111,11 @@ impl<'a> Steering<'a> {
         let ring = as_on_the_way(ring, &self.executor.compressing);
         let (Ticked { actions, next }, state) = {
             let mut controller = self.controller();
-            let share = self.share.as_deref().map(RateShare::get);
-            let observed = Observed { connections: &connections, ring: &ring, pending, share };
+            let user = match &self.user {
+                UserOf::Here(ceiling) => ceiling.get(),
+                UserOf::There(ceiling) => ceiling.get(),
+            };
+            let observed = Observed { connections: &connections, ring: &ring, pending, user };
             (controller.on_tick(now, observed), controller.state())
         };
         // Reports to other threads and the user must not delay other threads that set ceilings.
@@ -155,6 +169,19 @@ impl<'a> Steering<'a> {
         let _turn = self.turn();
         let actions = self.controller().lower_key_ceiling(rate);
         self.carry_out(actions);
+    }
+
+    /// Changes the ceiling of the other end's user, from the next tick on; false if that user has
+    /// none to set here.
+    pub(super) fn set_user_ceiling(&self, rate: Option<Rate>) -> bool {
+        let UserOf::There(ceiling) = &self.user else { return false };
+        ceiling.set(rate);
+        true
+    }
+
+    /// Whether the user has paused the transfer.
+    pub(super) fn is_paused(&self) -> bool {
+        self.controller().is_paused()
     }
 
     /// Rate limit that a daemon sets to the key in use; `None` for no limit.

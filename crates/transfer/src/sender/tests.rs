@@ -44,8 +44,8 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
     let (sending, receiving) = (Account::new(clock::now()), Account::new(clock::now()));
     let stop = StopSignal::new();
     let (sending, receiving) = (
-        Run { account: &sending, events: &events, stop: &stop },
-        Run { account: &receiving, events: &silent, stop: &stop },
+        Run { account: &sending, events: &events, stop: &stop, ceiling: None },
+        Run { account: &receiving, events: &silent, stop: &stop, ceiling: None },
     );
     let order = receiver::ReceiveRequest {
         transfer: [1; 16],

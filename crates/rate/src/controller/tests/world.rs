@@ -40,8 +40,8 @@ pub(super) struct World {
     pub(super) loss: u64,
     pub(super) user: Option<Rate>,
     pub(super) key: Option<Rate>,
-    /// Share of a ceiling for several transfers at this time.
-    pub(super) share: fn(Time) -> Option<Rate>,
+    /// The user's ceiling from this time on, if it changes; `user` until then.
+    pub(super) changes: fn(Time) -> Option<Option<Rate>>,
     pub(super) disk: Option<Rate>,
     /// Rate at which one processor can encrypt.
     pub(super) processor: Option<Rate>,
@@ -90,7 +90,7 @@ impl World {
         loss: 0,
         user: None,
         key: None,
-        share: |_| None,
+        changes: |_| None,
         disk: None,
         processor: None,
         capacity: Rate::from_bits_per_second(1_000_000_000),
@@ -180,9 +180,9 @@ impl World {
             let infos: Vec<_> = flows.iter().map(|flow| self.seen(flow, free, rtt)).collect();
             let worked = flows.iter().map(|flow| flow.worked).fold(Span::ZERO, |sum, span| sum + span);
             let seen = Pending { blocks_wait: true, worked, owed: Vec::new() };
-            let share = (self.share)(now);
+            let user = (self.changes)(now).unwrap_or(self.user);
             let ticked =
-                controller.on_tick(now, Observed { connections: &infos, ring: &told[0], pending: &seen, share });
+                controller.on_tick(now, Observed { connections: &infos, ring: &told[0], pending: &seen, user });
             due = ticked.next;
             let mut wanted = None;
             for action in ticked.actions {

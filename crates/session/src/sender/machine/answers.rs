@@ -80,7 +80,8 @@ impl Sender {
                 Some(reason) => Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, reason))),
                 None => Ok(()),
             },
-            Message::Feedback(_) | Message::MaxRate { .. } | Message::Ping => Ok(()),
+            // The rate is decided elsewhere.
+            Message::Feedback(_) | Message::MaxRate { .. } | Message::UserCeiling(_) | Message::Ping => Ok(()),
             Message::Interrupt => Err(SessionError::Interrupted),
             Message::Abort(refusal) | Message::Refused(refusal) => Err(SessionError::Refused(refusal)),
             _ => Err(SessionError::Protocol("a message that only a sender may send".into())),

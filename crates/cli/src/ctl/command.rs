@@ -1,0 +1,128 @@
+//! `icdc ctl`: which copy is meant, what is asked, what is printed.
+
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use icdc_units::Rate;
+
+use super::message::{Answer, Request, Status, receive, send};
+use super::place::Place;
+use crate::arguments::{CtlArguments, CtlCommand};
+use crate::console::Console;
+use crate::{exit, logs};
+
+/// Time limit for the answer of a copy: it looks at requests within milliseconds unless it is
+/// stopped itself (Ctrl-Z).
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Runs `icdc ctl` and returns the exit code.
+pub(crate) fn run(arguments: &CtlArguments, console: &Console) -> u8 {
+    logs::start(console, logs::Level::OFF);
+    let found: Vec<_> = Place::all().iter().flat_map(Place::copies).collect();
+    let (pid, stream) = match chosen(found, arguments.pid) {
+        Ok(chosen) => chosen,
+        Err(error) => return console.give_up(&error, exit::USAGE),
+    };
+    match ask(pid, &stream, &request(&arguments.command)) {
+        Ok(Answer::Status(status)) => {
+            show(status, arguments, console);
+            console.flush();
+            if console.has_lost_results() { exit::FAILED } else { 0 }
+        }
+        Ok(Answer::Refused { reason }) => console.give_up(&anyhow!("process {pid}: {reason}"), exit::FAILED),
+        Err(error) => console.give_up(&error, exit::FAILED),
+    }
+}
+
+/// The copy that is meant: the one that is named, or the only one.
+fn chosen(mut found: Vec<(u32, UnixStream)>, pid: Option<u32>) -> anyhow::Result<(u32, UnixStream)> {
+    if let Some(pid) = pid {
+        found.retain(|(known, _)| *known == pid);
+        return found.pop().with_context(|| {
+            format!("no copy of this user and host is process {pid}; `icdc ctl status` shows the one that runs, or lists several")
+        });
+    }
+    match found.len() {
+        0 => Err(anyhow!("no copy of this user runs on this host")),
+        1 => Ok(found.remove(0)),
+        _ => {
+            found.sort_by_key(|(pid, _)| *pid);
+            let lines = found.iter().map(|(pid, stream)| match ask(*pid, stream, &Request::Status) {
+                Ok(Answer::Status(status)) => format!("\n  {pid}  {}", places(&status)),
+                Ok(Answer::Refused { .. }) | Err(_) => format!("\n  {pid}  does not answer"),
+            });
+            Err(anyhow!("several copies run; name one, as in icdc ctl PID status:{}", lines.collect::<String>()))
+        }
+    }
+}
+
+/// The request that a command stands for.
+fn request(command: &CtlCommand) -> Request {
+    match command {
+        CtlCommand::Status => Request::Status,
+        CtlCommand::Rate(arguments) => Request::Rate { rate: arguments.rate.to_string() },
+        CtlCommand::Pause => Request::Pause,
+        CtlCommand::Resume => Request::Resume,
+        CtlCommand::Stop => Request::Stop,
+    }
+}
+
+/// Asks a copy, and waits for its answer.
+fn ask(pid: u32, stream: &UnixStream, request: &Request) -> anyhow::Result<Answer> {
+    let answered = send(stream, request, LIMIT).and_then(|()| receive(stream, LIMIT));
+    answered.with_context(|| {
+        format!("process {pid} does not answer; it has just ended, is stopped (`kill -CONT {pid}` wakes it), or is another release")
+    })
+}
+
+/// Prints the state of a copy after what was asked.
+fn show(status: Box<Status>, arguments: &CtlArguments, console: &Console) {
+    if arguments.json {
+        let line = serde_json::to_string(&Answer::Status(status)).expect("a status is plain data with text as keys");
+        return console.json(&line);
+    }
+    let Status { pid, text, rate, .. } = &*status;
+    match arguments.command {
+        CtlCommand::Status => {
+            console.result(&format!("{pid}  {}", places(&status)));
+            console.result(text);
+            let present = match status.rate_limit_bps.map(Rate::from_bits_per_second) {
+                Some(present) if rate.contains('=') => format!(", at present {present}"),
+                None if rate.contains('=') => ", at present auto".to_owned(),
+                _ => String::new(),
+            };
+            console.result(&format!("limit of the rate: {rate}{present}"));
+        }
+        CtlCommand::Rate(_) => console.result(&format!("process {pid}: the limit of the rate is {rate} from now on")),
+        CtlCommand::Pause => console.result(&format!("process {pid} is paused; `icdc ctl {pid} resume` goes on")),
+        CtlCommand::Resume => console.result(&format!("process {pid} goes on")),
+        CtlCommand::Stop => console.result(&format!("process {pid} stops")),
+    }
+}
+
+/// Sources and destination of a copy, as they were typed.
+fn places(status: &Status) -> String {
+    let sources = if status.sources.is_empty() { "-".to_owned() } else { status.sources.join(" ") };
+    format!("{sources} -> {}", status.destination)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(pid: u32) -> (u32, UnixStream) {
+        // Its other end is closed, and nothing answers.
+        (pid, UnixStream::pair().unwrap().0)
+    }
+
+    #[test]
+    fn the_only_copy_need_not_be_named_and_several_are_listed() {
+        assert_eq!(chosen(vec![copy(7)], None).unwrap().0, 7);
+        assert_eq!(chosen(vec![copy(7), copy(9)], Some(9)).unwrap().0, 9);
+        assert!(chosen(vec![], None).unwrap_err().to_string().contains("no copy"));
+        assert!(chosen(vec![copy(7)], Some(9)).unwrap_err().to_string().contains("process 9"));
+        let several = chosen(vec![copy(9), copy(7)], None).unwrap_err().to_string();
+        assert!(several.contains("\n  7  does not answer\n  9  does"), "{several}");
+    }
+}

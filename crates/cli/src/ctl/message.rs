@@ -1,0 +1,83 @@
+//! Requests to a running copy and their answers: one JSON object in a line each.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use icdc_transfer::Sample;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Maximum length of a line in bytes: a status has the sources and the destination of a copy.
+const MAX_LINE: u64 = 1 << 20;
+
+/// Request to a running copy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub(super) enum Request {
+    /// The state.
+    Status,
+    /// Another limit of the rate, as `--rate` has it.
+    Rate {
+        /// The limit as text.
+        rate: String,
+    },
+    /// Send nothing.
+    Pause,
+    /// Go on.
+    Resume,
+    /// End as by SIGINT.
+    Stop,
+}
+
+/// Answer of a running copy: its state once the request was carried out, or the reason why that
+/// cannot be.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Answer {
+    /// The state of the copy.
+    Status(Box<Status>),
+    /// The request cannot be carried out.
+    Refused {
+        /// Reason, and remedy.
+        reason: String,
+    },
+}
+
+/// State of a copy.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Status {
+    /// Process of the copy.
+    pub(super) pid: u32,
+    pub(super) sources: Vec<String>,
+    pub(super) destination: String,
+    /// Whether the user has paused the copy.
+    pub(super) paused: bool,
+    /// Limit of the rate, as the user gave it.
+    pub(super) rate: String,
+    /// Limit of the rate at present, in bits per second; `None` for none.
+    pub(super) rate_limit_bps: Option<u64>,
+    /// The last measured state.
+    pub(super) progress: Sample,
+    /// The line that SIGUSR1 prints.
+    pub(super) text: String,
+}
+
+/// Sends a request or an answer; each read and write ends after `limit`.
+pub(super) fn send(mut stream: &UnixStream, message: &impl Serialize, limit: Duration) -> io::Result<()> {
+    stream.set_write_timeout(Some(limit))?;
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+/// Receives a request or an answer; each read ends after `limit`.
+///
+/// # Errors
+/// Nothing has come in time, or what came is not a message.
+pub(super) fn receive<T: DeserializeOwned>(stream: &UnixStream, limit: Duration) -> io::Result<T> {
+    stream.set_read_timeout(Some(limit))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(MAX_LINE)).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}

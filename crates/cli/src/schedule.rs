@@ -1,0 +1,285 @@
+//! Rates over time: the notation of `--rate`, and which rate it gives at a time of the week.
+//!
+//! ```text
+//! RATE                                      the same at all times
+//! ENTRY, ENTRY, ..., else=RATE              without `else`, `auto` applies between the entries
+//! ENTRY   [DAY[-DAY]] [HH:MM-HH:MM]=RATE    one of days and times at least
+//! ```
+//!
+//! Times are of this host's time zone. A time that ends before it begins ends on the next day. In the hour
+//! that a change to summer time skips nothing happens; the one that the change back repeats counts twice.
+
+use std::fmt;
+
+use icdc_units::Rate;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::values::ceiling;
+
+const MINUTES_OF_DAY: u32 = 24 * 60;
+const MINUTES_OF_WEEK: u32 = 7 * MINUTES_OF_DAY;
+const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+/// Maximum number of entries; no week has use for more.
+const MAX_ENTRIES: usize = 100;
+/// Form of an entry, for messages.
+const FORM: &str = "write [DAYS] [TIMES]=RATE, such as mon-fri 08:00-18:00=200mbit";
+
+/// Value of `--rate` of a copy: the limit of the sending rate by the time of the week; `None`
+/// (`auto`) for no limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RateSchedule {
+    text: String,
+    /// Entries, of which no two with different rates apply at once.
+    entries: Vec<Entry>,
+    otherwise: Option<Rate>,
+}
+
+/// A rate, and when it applies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    text: String,
+    /// Minutes of the week, from Monday 00:00, at which it applies: from the first up to before the second.
+    spans: Vec<(u32, u32)>,
+    rate: Option<Rate>,
+}
+
+impl RateSchedule {
+    /// Whether the rate is the same at all times.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Limit at a local time.
+    pub(crate) fn at(&self, time: DateTime) -> Option<Rate> {
+        let day = u32::from(time.weekday().to_monday_zero_offset().unsigned_abs());
+        let of_day = |part: i8| u32::from(part.unsigned_abs());
+        let minute = day * MINUTES_OF_DAY + of_day(time.hour()) * 60 + of_day(time.minute());
+        let applies = |entry: &&Entry| entry.spans.iter().any(|(from, to)| (*from..*to).contains(&minute));
+        self.entries.iter().find(applies).map_or(self.otherwise, |entry| entry.rate)
+    }
+
+    /// Limit at present, by this host's clock and time zone.
+    pub(crate) fn now(&self) -> Option<Rate> {
+        self.at(TimeZone::system().to_datetime(Timestamp::now()))
+    }
+}
+
+impl fmt::Display for RateSchedule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+/// Time until the next minute of the clock begins, at which a schedule may change.
+pub(crate) fn until_next_minute() -> SignedDuration {
+    let past = Timestamp::now().as_second().rem_euclid(60);
+    SignedDuration::from_secs(60 - past)
+}
+
+/// Reads a rate, or rates over time; an error says which part is wrong, and what is accepted.
+pub(crate) fn rate_schedule(text: &str) -> Result<RateSchedule, String> {
+    let mut schedule = RateSchedule { text: text.trim().to_owned(), entries: Vec::new(), otherwise: None };
+    if !text.contains(['=', ',']) {
+        schedule.otherwise = ceiling(text)?.0;
+        return Ok(schedule);
+    }
+    let mut otherwise = None;
+    for part in text.split(',').map(str::trim) {
+        let (when, rate) = part.rsplit_once('=').ok_or_else(|| format!("{part:?}: {FORM}, or else=RATE"))?;
+        let rate = ceiling(rate.trim()).map_err(|reason| format!("{part:?}: {reason}"))?.0;
+        if when.trim() == "else" {
+            if otherwise.replace(rate).is_some() {
+                return Err(format!("{part:?}: else is there twice; leave one out"));
+            }
+            continue;
+        }
+        let spans = spans(when).map_err(|reason| format!("{part:?}: {reason}"))?;
+        schedule.add(Entry { text: part.to_owned(), spans, rate })?;
+    }
+    schedule.otherwise = otherwise.flatten();
+    Ok(schedule)
+}
+
+impl RateSchedule {
+    /// Adds an entry; an error if another one has a different rate at the same time.
+    fn add(&mut self, added: Entry) -> Result<(), String> {
+        for known in self.entries.iter().filter(|known| known.rate != added.rate) {
+            let pairs = known.spans.iter().flat_map(|one| added.spans.iter().map(move |other| (one, other)));
+            let shared =
+                pairs.map(|(one, other)| (one.0.max(other.0), one.1.min(other.1))).find(|(from, to)| from < to);
+            if let Some((from, _)) = shared {
+                let (known, added, at) = (&known.text, &added.text, name(from));
+                return Err(format!(
+                    "{known:?} and {added:?} contradict each other, at first on {at}; give each time one rate"
+                ));
+            }
+        }
+        if self.entries.len() == MAX_ENTRIES {
+            return Err(format!("there are more than {MAX_ENTRIES} entries"));
+        }
+        self.entries.push(added);
+        Ok(())
+    }
+}
+
+/// A minute of the week as text, such as `tue 08:00`.
+fn name(minute: u32) -> String {
+    let (day, of_day) = (minute / MINUTES_OF_DAY, minute % MINUTES_OF_DAY);
+    format!("{} {:02}:{:02}", DAYS[day as usize % DAYS.len()], of_day / 60, of_day % 60)
+}
+
+/// Minutes of the week that days and times name.
+fn spans(when: &str) -> Result<Vec<(u32, u32)>, String> {
+    let mut words = when.split_whitespace().peekable();
+    let mut days = (0..7).collect::<Vec<u32>>();
+    let has_days = words.peek().is_some_and(|word| word.starts_with(|letter: char| letter.is_ascii_alphabetic()));
+    if let Some(word) = words.next_if(|_| has_days) {
+        days = day_range(word)?;
+    }
+    let times = words.next().map(time_range).transpose()?;
+    if words.next().is_some() || !has_days && times.is_none() {
+        return Err(FORM.to_owned());
+    }
+    let (from, to) = times.unwrap_or((0, MINUTES_OF_DAY));
+    let whole = days.into_iter().map(|day| (day * MINUTES_OF_DAY + from, day * MINUTES_OF_DAY + to));
+    // What is after the end of the week is at its beginning.
+    Ok(whole
+        .flat_map(|(from, to)| [(from, to.min(MINUTES_OF_WEEK)), (0, to.saturating_sub(MINUTES_OF_WEEK))])
+        .filter(|(from, to)| from < to)
+        .collect())
+}
+
+/// Days of `DAY` or `DAY-DAY`, from Monday as 0; a range may go beyond Sunday.
+fn day_range(text: &str) -> Result<Vec<u32>, String> {
+    let day = |name: &str| {
+        let known = DAYS.iter().position(|day| *day == name);
+        known.map(|day| day as u32).ok_or_else(|| format!("{name:?} is no day; the days are {}", DAYS.join(", ")))
+    };
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (day(first)?, day(last)?);
+    let count = (last + 7 - first) % 7 + 1;
+    Ok((first..first + count).map(|day| day % 7).collect())
+}
+
+/// Minutes of the day of `HH:MM-HH:MM`; an end that is not after the beginning is on the next day.
+fn time_range(text: &str) -> Result<(u32, u32), String> {
+    let (from, to) = text.split_once('-').ok_or_else(|| format!("{text:?} is no time: write it as 08:00-18:00"))?;
+    let (from, to) = (time(from)?, time(to)?);
+    match to {
+        _ if from == MINUTES_OF_DAY => Err(format!("{text:?}: a time begins from 00:00 to 23:59")),
+        _ if from == to => Err(format!("{text:?} is empty; for a whole day, leave the time out")),
+        _ if from < to => Ok((from, to)),
+        _ => Ok((from, to + MINUTES_OF_DAY)),
+    }
+}
+
+/// Minute of the day of `HH:MM`, up to 24:00.
+fn time(text: &str) -> Result<u32, String> {
+    let number = |digits: &str| {
+        let fits = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        digits.parse::<u32>().ok().filter(|_| fits)
+    };
+    let parts = text.split_once(':').and_then(|(hour, minute)| Some((number(hour)?, number(minute)?)));
+    let minute = parts.filter(|(hour, minute)| *hour <= 24 && *minute < 60).map(|(hour, minute)| hour * 60 + minute);
+    minute
+        .filter(|minute| *minute <= MINUTES_OF_DAY)
+        .ok_or_else(|| format!("{text:?} is no time of a day; write one from 00:00 to 24:00"))
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::civil::date;
+    use jiff::tz::TimeZone;
+
+    use super::*;
+
+    fn mbit(rate: u64) -> Option<Rate> {
+        Some(Rate::from_bits_per_second(rate * 1_000_000))
+    }
+
+    /// Rate on a day of the week of Monday, 4 January 2027, counted from it.
+    fn at(schedule: &RateSchedule, day: i8, hour: i8, minute: i8) -> Option<Rate> {
+        schedule.at(date(2027, 1, 4 + day).at(hour, minute, 59, 0))
+    }
+
+    #[test]
+    fn a_plain_rate_applies_at_all_times() {
+        for (text, rate) in [("auto", None), ("200mbit", mbit(200))] {
+            let schedule = rate_schedule(text).unwrap();
+            assert!(schedule.is_constant());
+            assert_eq!((at(&schedule, 0, 0, 0), at(&schedule, 6, 23, 59)), (rate, rate));
+        }
+    }
+
+    #[test]
+    fn days_and_times_have_their_rates_and_all_else_has_another() {
+        let schedule = rate_schedule("mon-fri 08:00-18:00=200mbit, sat=500mbit,else=900mbit").unwrap();
+        assert!(!schedule.is_constant());
+        assert_eq!(at(&schedule, 0, 7, 59), mbit(900));
+        assert_eq!(at(&schedule, 0, 8, 0), mbit(200));
+        assert_eq!(at(&schedule, 4, 17, 59), mbit(200));
+        assert_eq!(at(&schedule, 4, 18, 0), mbit(900));
+        assert_eq!((at(&schedule, 5, 0, 0), at(&schedule, 5, 23, 59)), (mbit(500), mbit(500)));
+        assert_eq!(at(&schedule, 6, 12, 0), mbit(900));
+        let without_else = rate_schedule("08:00-24:00=200mbit").unwrap();
+        assert_eq!((at(&without_else, 6, 23, 59), at(&without_else, 0, 0, 0)), (mbit(200), None));
+    }
+
+    #[test]
+    fn nights_and_ranges_of_days_go_beyond_the_end_of_the_week() {
+        let nights = rate_schedule("sun 22:00-06:00=1mbit, else=auto").unwrap();
+        assert_eq!((at(&nights, 6, 22, 0), at(&nights, 0, 5, 59)), (mbit(1), mbit(1)));
+        assert_eq!((at(&nights, 0, 6, 0), at(&nights, 1, 5, 0), at(&nights, 0, 22, 0)), (None, None, None));
+        let weekend = rate_schedule("sat-mon=1mbit").unwrap();
+        assert_eq!([4, 5, 6, 0, 1].map(|day| at(&weekend, day, 12, 0)), [None, mbit(1), mbit(1), mbit(1), None]);
+    }
+
+    #[test]
+    fn times_are_those_of_the_zone_in_summer_and_in_winter() {
+        let schedule = rate_schedule("08:00-09:00=1mbit").unwrap();
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        let rate = |utc: &str| schedule.at(zone.to_datetime(utc.parse().unwrap()));
+        assert_eq!((rate("2027-01-04T07:30:00Z"), rate("2027-01-04T06:30:00Z")), (mbit(1), None));
+        assert_eq!((rate("2027-07-05T07:30:00Z"), rate("2027-07-05T06:30:00Z")), (None, mbit(1)));
+    }
+
+    #[test]
+    fn entries_that_contradict_each_other_are_refused_with_both() {
+        let error = rate_schedule("mon-fri 08:00-18:00=200mbit, wed 12:00-13:00=auto").unwrap_err();
+        assert!(error.contains("mon-fri 08:00-18:00=200mbit") && error.contains("wed 12:00-13:00=auto"), "{error}");
+        assert!(error.contains("wed 12:00"), "{error}");
+        assert!(rate_schedule("sun 22:00-06:00=1mbit, mon=2mbit").unwrap_err().contains("mon 00:00"));
+        assert!(rate_schedule("mon=1mbit, mon 08:00-09:00=1mbit").is_ok(), "both say the same");
+        assert!(rate_schedule("mon 08:00-09:00=1mbit, mon 09:00-10:00=2mbit").is_ok(), "one ends as the other begins");
+        assert!(rate_schedule("else=1mbit, else=1mbit").unwrap_err().contains("twice"));
+    }
+
+    #[test]
+    fn errors_name_the_part_that_is_wrong() {
+        for (text, part) in [
+            ("mon-fri 08:00-18:00=200mbit, 900mbit", "\"900mbit\""),
+            ("mon-xyz 08:00-18:00=1mbit", "\"xyz\""),
+            ("Mon=1mbit", "\"Mon\""),
+            ("8:00-18:00=1mbit", "\"8:00\""),
+            ("08:00-24:01=1mbit", "\"24:01\""),
+            ("08:60-09:00=1mbit", "\"08:60\""),
+            ("24:00-06:00=1mbit", "24:00-06:00"),
+            ("08:00-08:00=1mbit", "empty"),
+            ("08:00=1mbit", "\"08:00\""),
+            ("mon 08:00-09:00 fri=1mbit", "write [DAYS]"),
+            ("=1mbit", "write [DAYS]"),
+            ("mon=fast", "\"mon=fast\""),
+            ("mon=1bit", "least rate"),
+            ("mon=1mbit,", "\"\""),
+            (",", "\"\""),
+            ("fast", "rate"),
+        ] {
+            let error = rate_schedule(text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        let many = vec!["mon=1mbit"; 101].join(",");
+        assert!(rate_schedule(&many).unwrap_err().contains("100"));
+    }
+}
