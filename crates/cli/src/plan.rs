@@ -20,12 +20,14 @@ pub(crate) mod places;
 mod refusals;
 mod stream;
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, ensure};
 use icdc_client::{CopyOptions, Location, ReceiptFile};
+use icdc_filter::Rule;
 use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_SOURCES};
 use icdc_protocol::message::SendOptions;
 use icdc_transfer::{NameList, UserCeiling};
@@ -66,25 +68,8 @@ impl CopyPlan {
         let destination = Location::parse(last)?;
         let output = stream::output(&arguments, &sources, &destination)?;
         refuse_forgotten_colon(&destination)?;
-        ensure!(
-            sources.len() <= MAX_SOURCES,
-            "{} sources are too many; name at most {MAX_SOURCES}, or a directory above them",
-            sources.len()
-        );
         let choice = choosing::choice(&arguments.choosing)?;
-        let asked: usize = sources.iter().filter_map(Location::path_there).map(|path| path.len() + 4).sum();
-        ensure!(
-            asked == 0 || asked + choosing::rule_bytes(&choice.rules) <= MAX_ASKED_BYTES,
-            "the paths of {} sources on another host, and rules, are too long together ({asked} bytes of paths; the most is \
-             {MAX_ASKED_BYTES} of both); name a directory above them",
-            sources.len()
-        );
-        // One that is missing among others is named as a failed item, and the others arrive.
-        let found = sources.iter().zip(first).map(|(source, text)| match source {
-            Location::Local(path) => std::fs::symlink_metadata(path).map(drop).with_context(|| missing_source(text)),
-            _ => Ok(()),
-        });
-        found.reduce(|first, next| if next.is_ok() { next } else { first }).unwrap_or(Ok(()))?;
+        check_sources(&sources, first, &choice.rules)?;
         refuse_equality(&arguments)?;
         let hosts = Hosts::of(&sources, &destination);
         refuse_without_effect(&arguments, hosts)?;
@@ -99,7 +84,7 @@ impl CopyPlan {
         }
         let (listing, owner_names) = (listed.as_ref().map(NameList::digest), receive.learns_owner_names());
         let send = SendOptions { listed: listing, owner_names, ..sending(&arguments, choice) };
-        let mut options = connection(arguments.connection, arguments.streams.0, hosts)?;
+        let mut options = connection(arguments.connection.clone(), arguments.streams.0, hosts)?;
         (options.send, options.receive, options.listed) = (send, receive, listed);
         options.input = input;
         if let Some(output) = output {
@@ -111,23 +96,7 @@ impl CopyPlan {
         // Each session goes to the place of the one before, and so does the next run.
         options.receive.keeps_name |= options.follow.is_some();
         options.receipt = receipt(arguments.receipt.as_deref())?;
-        let output = Output {
-            json: arguments.json,
-            dry_run: arguments.dry_run,
-            verbose: arguments.verbose,
-            quiet: arguments.quiet,
-            progress: match arguments.quiet {
-                true => Progress::Off,
-                false => progress(arguments.progress, std::io::stderr().is_terminal()),
-            },
-            report: arguments.report.as_deref().map(|path| result_file(path, "--report")).transpose()?,
-            metrics: metrics(arguments.metrics, arguments.metrics_push, arguments.metrics_interval),
-            summary: match (arguments.quiet, &options.output) {
-                (true, _) => SummaryPlace::None,
-                (false, None) => SummaryPlace::Output,
-                (false, Some(_)) => SummaryPlace::Errors,
-            },
-        };
+        let output = output_of(&arguments, options.output.is_some())?;
         let (ceiling, rate) = (Arc::new(UserCeiling::new(options.send.rate)), arguments.rate);
         ensure!(
             rate.is_constant() || !hosts.between_two,
@@ -148,6 +117,50 @@ impl CopyPlan {
         self.output.summary = SummaryPlace::None;
         self
     }
+}
+
+/// Refuses sources that are too many, whose names are too long for a request, or of which a single one
+/// is missing; `texts` are the sources as given, `rules` those of the request.
+fn check_sources(sources: &[Location], texts: &[OsString], rules: &[Rule]) -> anyhow::Result<()> {
+    ensure!(
+        sources.len() <= MAX_SOURCES,
+        "{} sources are too many; name at most {MAX_SOURCES}, or a directory above them",
+        sources.len()
+    );
+    let asked: usize = sources.iter().filter_map(Location::path_there).map(|path| path.len() + 4).sum();
+    ensure!(
+        asked == 0 || asked + choosing::rule_bytes(rules) <= MAX_ASKED_BYTES,
+        "the paths of {} sources on another host, and rules, are too long together ({asked} bytes of paths; the most is \
+         {MAX_ASKED_BYTES} of both); name a directory above them",
+        sources.len()
+    );
+    // One that is missing among others is named as a failed item, and the others arrive.
+    let found = sources.iter().zip(texts).map(|(source, text)| match source {
+        Location::Local(path) => std::fs::symlink_metadata(path).map(drop).with_context(|| missing_source(text)),
+        _ => Ok(()),
+    });
+    found.reduce(|first, next| if next.is_ok() { next } else { first }).unwrap_or(Ok(()))
+}
+
+/// Output of the command; `is_stream` where the data itself goes to standard output.
+fn output_of(arguments: &CopyArguments, is_stream: bool) -> anyhow::Result<Output> {
+    Ok(Output {
+        json: arguments.json,
+        dry_run: arguments.dry_run,
+        verbose: arguments.verbose,
+        quiet: arguments.quiet,
+        progress: match arguments.quiet {
+            true => Progress::Off,
+            false => progress(arguments.progress, std::io::stderr().is_terminal()),
+        },
+        report: arguments.report.as_deref().map(|path| result_file(path, "--report")).transpose()?,
+        metrics: metrics(arguments.metrics.clone(), arguments.metrics_push.clone(), arguments.metrics_interval),
+        summary: match (arguments.quiet, is_stream) {
+            (true, _) => SummaryPlace::None,
+            (false, false) => SummaryPlace::Output,
+            (false, true) => SummaryPlace::Errors,
+        },
+    })
 }
 
 /// Creates the file of the receipt (`--receipt`); `None` if none is asked for.

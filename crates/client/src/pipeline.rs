@@ -91,15 +91,14 @@ pub fn measure_pipeline(
     let (sent, destination) = (&[icdc_transfer::diskless::NAME.into()], ARRIVES);
     let ceiling = &Arc::new(UserCeiling::new(send.rate));
     let outcome = if order.reverse {
-        let (sources, send, receive) = (sent, &send, &receive);
         let order = PullRequest {
             transfer,
             tree,
-            sources,
+            sources: sent,
             listed: None,
-            send,
+            send: &send,
             destination,
-            receive,
+            receive: &receive,
             output: None,
             retry_for,
             account,
@@ -108,18 +107,16 @@ pub fn measure_pipeline(
         };
         pull_over(&mut far, &order, &events, &over)
     } else {
-        let (paths, send, destination) = (sent, &send, destination.to_vec());
-        let privileges = &Privileges::own();
         let order = PushRequest {
             transfer,
             tree,
-            paths,
+            paths: sent,
             input: None,
             selection: None,
             listed: PushedNames::All,
-            send,
-            privileges,
-            destination,
+            send: &send,
+            privileges: &Privileges::own(),
+            destination: destination.to_vec(),
             receive,
             retry_for,
             account,

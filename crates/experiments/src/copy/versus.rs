@@ -160,17 +160,17 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
         tables.push(table(load, &entries, contents(source(false)), limit));
         failures.extend(entries.iter().flat_map(|entry| entry.failures(load)));
     }
+    Ok(Report { tables, failures, summary: summary(), ..Report::default() })
+}
+
+/// Facts below the tables, as (name, value).
+fn summary() -> Vec<(String, String)> {
     let missing = Peer::missing().join(", ");
     let algorithm = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default();
-    Ok(Report {
-        tables,
-        failures,
-        summary: vec![
-            ("not installed, so not measured".to_owned(), missing),
-            ("congestion control of the others".to_owned(), algorithm.trim().to_owned()),
-        ],
-        ..Report::default()
-    })
+    vec![
+        ("not installed, so not measured".to_owned(), missing),
+        ("congestion control of the others".to_owned(), algorithm.trim().to_owned()),
+    ]
 }
 
 /// Words for the load in tables and messages.

@@ -97,7 +97,6 @@ use crate::processors::hashers;
 use crate::resources;
 use crate::run::Run;
 use crate::stage_thread::{all_of, try_start};
-use crate::stages::Activity;
 
 /// Default size of the ring between socket and disk, where memory is not limited to less.
 const RING: ByteCount = ByteCount::from_mib(256);
@@ -183,7 +182,6 @@ fn receive(
         notices: Mutex::default(),
         asked: Mutex::default(),
         noticed: Mutex::default(),
-        writes: Activity::default(),
         place: OnceLock::new(),
         owners,
         digests,
@@ -198,6 +196,11 @@ fn receive(
         first: &first_ended,
     };
     run_threads(&shared, account, &watch, (outlet, replies_queue), (inlet, receives))?;
+    concluded(shared, account)
+}
+
+/// Outcome of a session whose threads have ended; what it has moved is added to the run's account.
+fn concluded(shared: Shared<'_>, account: &Account) -> Result<Received, SessionError> {
     shared.tell_noticed();
     if let Some(place) = shared.place.get() {
         account.note_place(*place);

@@ -32,7 +32,6 @@ use crate::name_list::NameList;
 use crate::notices::Notices;
 use crate::once::{Ended, Once, Running, watched};
 use crate::receipt::Notary;
-use crate::stages::{Activity, Busy};
 use crate::user_ceiling::UserCeiling;
 
 /// Panic message of a lock on notices, which only a panic can poison.
@@ -138,7 +137,6 @@ pub(super) struct Shared<'a> {
     pub(super) notices: Mutex<Notices>,
     /// Notices received from the sender's end.
     pub(super) noticed: Mutex<Notices>,
-    pub(super) writes: Activity,
     /// Place of the source at the destination, for further sessions of the run.
     pub(super) place: OnceLock<SourcePosition>,
     /// The accounts of this host, as far as owners are restored by names or rules.
@@ -259,11 +257,6 @@ impl Shared<'_> {
         let (running, ended) = watched();
         let _ = self.replies.send(Reply::Flush(running));
         ended
-    }
-
-    /// Marks the writing of large files as busy until the guard is dropped.
-    pub(super) fn writing(&self) -> Busy<'_> {
-        self.writes.busy()
     }
 
     /// Payload bytes that have arrived in this session over all connections: blocks that are not

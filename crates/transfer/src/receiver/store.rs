@@ -336,7 +336,6 @@ impl Store<'_> {
 
     /// Waits for one completion of the disk engine and handles it.
     fn wait(&mut self) {
-        let _busy = self.shared.writing();
         if let Some(completion) = self.engine.wait() {
             self.completed(completion);
         }

@@ -290,18 +290,7 @@ fn run_threads(
         hash.run(move || hashing::run(executor, &steps_queue));
         scan.run(move || found.announce(executor));
         // Those that it can do without come last, where threads are few.
-        for _ in 1..small::PACKERS {
-            let packs = further_packs.clone();
-            if try_start(scope, "pack", move || small::run(executor, &packs)).is_err() {
-                break;
-            }
-        }
-        for _ in 1..hashers {
-            let steps = further_queue.clone();
-            if try_start(scope, "hash", move || hashing::run(executor, &steps)).is_err() {
-                break;
-            }
-        }
+        start_further(executor, scope, &further_packs, &further_queue);
         start_readers(executor, scope, &further_steps);
         drop((further_packs, further_steps, further_queue));
 
@@ -328,6 +317,27 @@ fn block_pool(hashers: usize) -> Result<BlockPool, String> {
     resources::fits(wanted as u64)?;
     BlockPool::growing(wanted, most)
         .map_err(|error| icdc_limits::memory::refused(ByteCount::new((most * BLOCK_SIZE) as u64), &error))
+}
+
+/// Starts the threads that pack and those that hash after the first of each, as many as can be started.
+fn start_further<'scope, 'env>(
+    executor: &'scope Executor<'scope>,
+    scope: &'scope std::thread::Scope<'scope, 'env>,
+    packs: &Queue<Vec<EntryId>>,
+    steps: &Queue<Step>,
+) {
+    for _ in 1..small::PACKERS {
+        let packs = packs.clone();
+        if try_start(scope, "pack", move || small::run(executor, &packs)).is_err() {
+            break;
+        }
+    }
+    for _ in 1..hashers() {
+        let steps = steps.clone();
+        if try_start(scope, "hash", move || hashing::run(executor, &steps)).is_err() {
+            break;
+        }
+    }
 }
 
 /// Starts the reading threads for large files after the first, as many as can be started.

@@ -91,6 +91,15 @@ pub(super) struct FarSide {
 }
 
 impl FarSide {
+    /// Far side that is reached by the ssh servers, the last of them `behind` the first or not.
+    fn by_sshd(
+        host: &'static str,
+        (servers, directory): (Vec<Server>, SshdDirectory),
+        behind: Option<PlainHost>,
+    ) -> Self {
+        Self { host, shell: None, _servers: servers, _behind: behind, _sshd_directory: Some(directory) }
+    }
+
     /// Starts the ssh server or its stand-in, with firewall and jump host as `access` says, and
     /// lets the near account log in.
     pub(super) fn start(
@@ -105,7 +114,7 @@ impl FarSide {
         }
         // A copy by ssh has the same account at both ends.
         let accounts = near;
-        let sshd_directory = Some(SshdDirectory::new());
+        let sshd_directory = SshdDirectory::new();
         let server = |name: &str, address: &str| {
             let sshd = installed("sshd").ok_or(LabError::Missing { program: "sshd", package: "openssh-server" })?;
             // Only the host key differs from the defaults; the machine's own server is not touched.
@@ -130,13 +139,7 @@ impl FarSide {
         }
         if access != Access::JumpHost {
             accounts.allow_login(keys, &[FAR], "")?;
-            return Ok(Self {
-                host: FAR,
-                shell: None,
-                _servers: servers,
-                _behind: None,
-                _sshd_directory: sshd_directory,
-            });
+            return Ok(Self::by_sshd(FAR, (servers, sshd_directory), None));
         }
         let behind = Self::behind(lab)?;
         let second = server("sshd-behind", BEHIND)?;
@@ -147,13 +150,7 @@ impl FarSide {
             Ok(started)
         })?);
         accounts.allow_login(keys, &[FAR, BEHIND], &format!("Host {BEHIND}\n    ProxyJump {FAR}\n"))?;
-        Ok(Self {
-            host: BEHIND,
-            shell: None,
-            _servers: servers,
-            _behind: Some(behind),
-            _sshd_directory: sshd_directory,
-        })
+        Ok(Self::by_sshd(BEHIND, (servers, sshd_directory), Some(behind)))
     }
 
     /// Starts the stand-in for ssh: a loop at host b that runs the commands of a script at host a.
