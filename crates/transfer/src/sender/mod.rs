@@ -58,7 +58,7 @@ use icdc_link::{Inlet, Link, Outlet};
 use icdc_protocol::Features;
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::{
-    Choice, Digest, FileDigest, Message, Mirrored, Problem, Refusal, RefusalKind, SendOptions,
+    Choice, Digest, EntryId, FileDigest, Message, Mirrored, Problem, Refusal, RefusalKind, SendOptions,
 };
 use icdc_protocol::validate::clip;
 use icdc_rate::known_paths::PathWatch;
