@@ -55,7 +55,7 @@ impl Place {
         let reach = format!("--ssh={}", self.path("reach").display());
         let remote = format!("--remote-icdc={ICDC}");
         let destination = format!("127.0.0.1:{}", self.path("arrived").display());
-        let words = ["copy", "--json", SLOW, &reach, &remote, "large", &destination];
+        let words = ["copy", "--json", SLOW, "--compress=never", &reach, &remote, "large", &destination];
         let mut child = self.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();

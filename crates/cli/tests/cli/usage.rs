@@ -148,12 +148,12 @@ fn options_of_other_copiers_get_what_does_it_here() {
     }
     // All of a line at once, each once.
     let directory = tempfile::tempdir().unwrap();
-    let output = run(directory.path(), &["copy", "-a", "--inplace", "-z", "-a", "there", "b", "--", "-R"]);
+    let output = run(directory.path(), &["copy", "-a", "--inplace", "-C", "-a", "there", "b", "--", "-R"]);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(message.matches("tip:").count(), 3, "{message}");
     // A cluster is told letter by letter.
-    for advice in ["-a: not needed", "-z: there is no", "-P: not needed"] {
-        refused(&["copy", "-avzP", "there", "b"], advice);
+    for advice in ["-a: not needed", "-C: rarely needed", "-P: not needed"] {
+        refused(&["copy", "-avCP", "there", "b"], advice);
     }
     refused(&["copy", "--verfy", "there", "b"], "'--verify'");
     // Nobody means the name of a file that is not there.

@@ -6,10 +6,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded};
-use icdc_protocol::compression::{EXPANDER_MEMORY, Expander};
+use icdc_protocol::compression::{EXPANDER_MEMORY, Expander, NotExpanded};
 use icdc_units::ByteCount;
 
-use super::jobs::HashJob;
 use crate::{processors, resources};
 
 /// The expanders of a session, and sums over the payloads for them.
@@ -46,26 +45,13 @@ impl Expanding {
         ByteCount::new(plain) - ByteCount::new(frames)
     }
 
-    /// The job once its payload is expanded, if it was compressed; the error is a sentence about it.
-    pub(super) fn expanded(&self, job: HashJob) -> Result<HashJob, String> {
-        let HashJob::Compressed { mut job, frame, plain } = job else { return Ok(job) };
-        let (payload, of) = match &mut *job {
-            HashJob::Block { header, payload: Some(payload) } | HashJob::Difference { header, payload } => {
-                (payload, format!("block {} of item {}", header.index, header.id))
-            }
-            HashJob::Pack(_, payload) => (payload, "a pack".to_owned()),
-            HashJob::Block { payload: None, .. }
-            | HashJob::Compressed { .. }
-            | HashJob::End(_)
-            | HashJob::Confirmed => {
-                return Ok(*job);
-            }
-        };
+    /// Replaces the frame at the start of `block` by the `plain` bytes that it stands for; an error as
+    /// [`Expander::expand`] has it.
+    pub(super) fn expand(&self, block: &mut [u8], frame: usize, plain: usize) -> Result<(), NotExpanded> {
         let (give_back, idle) = &self.idle;
         let mut expander = idle.recv().expect("the sending end is here");
-        let expanded = expander.expand(&mut payload.block, frame, plain);
+        let expanded = expander.expand(block, frame, plain);
         give_back.send(expander).expect("the receiving end is here");
-        expanded.map_err(|error| format!("{of} cannot be expanded: {error}"))?;
-        Ok(*job)
+        expanded
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Checked {
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, to: &Checked) {
     let Checked { store, reads, names } = to;
     for job in queue {
-        let job = match shared.expanding.expanded(job) {
+        let job = match job.expanded(&shared.expanding) {
             Ok(job) => job,
             Err(error) => {
                 shared.fail(SessionError::Protocol(error));

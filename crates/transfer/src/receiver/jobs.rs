@@ -8,6 +8,7 @@ use icdc_units::ByteCount;
 
 use super::candidates::{Candidates, Location, Search};
 use super::disk_rate::Arrived;
+use super::expanding::Expanding;
 use super::failure::Failure;
 use super::large_file::Plan;
 use super::publishing::Made;
@@ -88,6 +89,25 @@ pub(super) enum DiskJob {
     Find(Search),
     /// Files are to be compared with those that they replace, as far as that is possible now.
     Describe,
+}
+
+impl HashJob {
+    /// The job once its payload is expanded, if it was compressed; the error is a sentence about it.
+    pub(super) fn expanded(self, expanding: &Expanding) -> Result<Self, String> {
+        let Self::Compressed { mut job, frame, plain } = self else { return Ok(self) };
+        let (payload, of) = match &mut *job {
+            Self::Block { header, payload: Some(payload) } | Self::Difference { header, payload } => {
+                (payload, format!("block {} of item {}", header.index, header.id))
+            }
+            Self::Pack(_, payload) => (payload, "a pack".to_owned()),
+            Self::Block { payload: None, .. } | Self::Compressed { .. } | Self::End(_) | Self::Confirmed => {
+                return Ok(*job);
+            }
+        };
+        let expanded = expanding.expand(&mut payload.block, frame, plain);
+        expanded.map_err(|error| format!("{of} cannot be expanded: {error}"))?;
+        Ok(*job)
+    }
 }
 
 impl DiskJob {
