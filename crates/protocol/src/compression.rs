@@ -119,7 +119,7 @@ pub fn compressor_memory(level: u8) -> ByteCount {
     let of_zstd = match level {
         0..=3 => ByteCount::from_mib(2),
         4..=8 => ByteCount::from_mib(12),
-        _ => ByteCount::from_mib(56),
+        _ => ByteCount::from_mib(76),
     };
     of_zstd + ByteCount::from(MAX_PAYLOAD)
 }

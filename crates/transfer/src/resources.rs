@@ -16,7 +16,7 @@ const LEAST_BLOCKS: u64 = 8;
 /// cache.
 const BESIDES: ByteCount = ByteCount::from_mib(48);
 /// Most memory that the codecs of one end have together. Chosen: more than those of all hashing threads
-/// by `auto`, and four of the highest levels.
+/// by `auto`, and three of the highest levels.
 const CODECS: ByteCount = ByteCount::from_mib(256);
 /// Reciprocal of the share of the tightest memory limit that is used for codecs.
 const CODECS_SHARE: u64 = 8;
@@ -69,7 +69,7 @@ mod tests {
             [codecs_below(None, 16, compressor_memory(3)), codecs_below(None, 2, compressor_memory(19))],
             [16, 2]
         );
-        assert_eq!([below(100_000, 19), below(1000, 19), below(400, 19)], [4, 2, 0]);
+        assert_eq!([below(100_000, 19), below(1000, 19), below(400, 19)], [3, 1, 0]);
         assert_eq!([below(1000, 3), below(100, 3), below(40, 3)], [16, 2, 0]);
     }
 }
