@@ -136,8 +136,8 @@ mod tests {
         let root = arguments::command();
         let copy = root.find_subcommand("copy").unwrap();
         let found = |word: &str| unknown_options(word, copy).join(" ");
-        assert_eq!(found("-avzP"), "-a -z -P");
-        assert_eq!(found("-azessh"), "-a -z");
+        assert_eq!(found("-avzP"), "-a -P");
+        assert_eq!(found("-azessh"), "-a");
         assert_eq!(found("-nuvq"), "");
         assert_eq!(found("--inplace=x"), "--inplace");
         assert_eq!(found("--delete-after"), "");

@@ -19,16 +19,12 @@ mod unusable;
 use std::path::Path;
 
 pub(crate) use self::make::{Wanted, make};
+pub(crate) use self::part::NO_RECEIPT;
 pub(crate) use self::status::states;
 
 use crate::arguments::{CopyArguments, PlanArguments, PlanCommand};
 use crate::console::Console;
 use crate::logs;
-
-/// Sentence for a user who asks for a receipt of a shard.
-pub(crate) const NO_RECEIPT: &str = "a receipt is of a whole copy, and a shard is a part of one; leave it out, and once icdc \
-    plan join says that everything is copied, icdc copy --skip-equal --checksum --receipt FILE SRC... DST compares all files at \
-    both ends, sends what differs, and leaves one";
 
 /// Runs `icdc plan` and its subcommands, and returns the exit code.
 pub(crate) fn run(arguments: PlanArguments, console: &Console) -> u8 {

@@ -15,7 +15,6 @@ use icdc_stop::StopSignal;
 use icdc_transfer::UserCeiling;
 use icdc_transfer::sender::selection::Selection;
 
-use super::NO_RECEIPT;
 use super::share;
 use super::unusable::give_up;
 use crate::arguments::{CopyArguments, IfRunningMode};
@@ -23,6 +22,11 @@ use crate::clock::seconds_since_1970;
 use crate::console::{Console, printable};
 use crate::plan::CopyPlan;
 use crate::{copy, exit, signals};
+
+/// Sentence for a user who asks for a receipt of a shard.
+pub(crate) const NO_RECEIPT: &str = "a receipt is of a whole copy, and a shard is a part of one; leave it out, and once icdc \
+    plan join says that everything is copied, icdc copy --skip-equal --checksum --receipt FILE SRC... DST compares all files at \
+    both ends, sends what differs, and leaves one";
 
 /// Interval at which a process marks the shard that it copies as being copied.
 const BEAT: Duration = Duration::from_secs(2);

@@ -60,6 +60,12 @@ fn a_tree_arrives_compressed_by_every_route() {
     }
 }
 
+/// Whether the processors were busy with other programs, so that compressing could not pay.
+fn has_no_processor(ended: &Ended) -> bool {
+    let is_so = |event: &Value| event["uncompressed"] == "processor";
+    is_so(ended.summary()) || ended.all("compression").any(is_so)
+}
+
 #[test]
 fn fewer_bytes_cross_the_network_than_arrive() {
     let Some(pair) = Pair::new() else { return };
@@ -77,16 +83,21 @@ fn fewer_bytes_cross_the_network_than_arrive() {
         fs::remove_file(root.join(name)).unwrap();
         (pair.far.received() - before, ended)
     };
-    // A ceiling limits it, and processors are idle: it is worth it.
+    // A ceiling limits it: it is worth it, unless other programs have all processors.
     let (carried, ended) = copy("text", &["--rate", "80mbit"]);
     let (from, to) = compressed(&ended);
-    assert!(from > 0 && to * 2 < from && carried < 30 * MIB, "{carried} bytes were carried: {ended}");
+    let is_worth_it = from > 0 && to * 2 < from && carried < 30 * MIB;
+    assert!(is_worth_it || has_no_processor(&ended), "{carried} bytes were carried: {ended}");
+    let (carried, ended) = copy("text", &["--compress", "1"]);
+    let (from, to) = compressed(&ended);
+    assert!(from > 39 * MIB && to * 2 < from && carried < 30 * MIB, "{carried} bytes were carried: {ended}");
     let (carried, ended) = copy("text", &["--compress", "never"]);
     assert!(compressed(&ended) == (0, 0) && carried > 40 * MIB, "{carried} bytes were carried: {ended}");
     assert_eq!(ended.summary()["uncompressed"], Value::Null, "{ended}");
     let (_, ended) = copy("noise", &["--rate", "80mbit"]);
-    assert_eq!((compressed(&ended), &ended.summary()["uncompressed"]), ((0, 0), &Value::from("data")), "{ended}");
-    assert!(ended.all("compression").any(|event| event["uncompressed"] == "data"), "{ended}");
+    assert_eq!(compressed(&ended), (0, 0), "{ended}");
+    assert!(ended.summary()["uncompressed"] == "data" || has_no_processor(&ended), "{ended}");
+    assert!(ended.all("compression").next().is_some(), "{ended}");
     let (_, ended) = copy("noise", &["--compress", "1"]);
     assert_eq!((compressed(&ended), &ended.summary()["uncompressed"]), ((0, 0), &Value::from("data")), "{ended}");
 }
@@ -107,7 +118,7 @@ fn the_report_says_what_has_become_of_the_data() {
     let told = report(&["--compress", "1"], "text");
     assert!(told.contains(" compressed to ") && told.contains(":1)"), "{told}");
     let told = report(&["--rate", "60mbit"], "noise");
-    assert!(told.contains("compression off: the data does not shrink"), "{told}");
+    assert!(told.contains("compression off: "), "{told}");
     let told = report(&["--compress", "never"], "noise");
     assert!(!told.contains("compress"), "{told}");
 }

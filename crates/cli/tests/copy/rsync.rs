@@ -137,7 +137,7 @@ fn the_command_that_runs_is_printed_and_can_be_pasted() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let told = String::from_utf8(output.stderr).unwrap();
     let (command, rest) = told.split_once('\n').unwrap();
-    assert_eq!(command, format!("icdc sync --remote-icdc {ICDC} --compress=auto --exclude '*.tmp' src/ 'new place'"));
+    assert_eq!(command, format!("icdc sync '--compress=auto' --remote-icdc {ICDC} --exclude '*.tmp' src/ 'new place'"));
     assert!(rest.contains("icdc: -z: data is compressed by zstd"), "{told}");
     // Nothing differs the second time, neither here nor as it was printed.
     let pasted = command.replacen("icdc", ICDC, 1);

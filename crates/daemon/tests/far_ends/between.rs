@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use icdc_client::{CopyError, FailureKind, Location, Via};
+use icdc_protocol::message::Compress;
 use icdc_stop::StopSignal;
 use icdc_transfer::{Event, EventSink};
 
@@ -107,6 +108,8 @@ fn a_destination_that_the_source_cannot_reach_is_named() {
 fn interrupt(scene: &Scene, from: &Location, to: &Location) {
     let mut options = scene.options();
     options.send.rate = Some(icdc_units::Rate::from_bits_per_second(4_000_000));
+    // What shrinks would be there before it is stopped.
+    options.send.compress = Compress::Never;
     let stop = StopSignal::new();
     let events: EventSink = {
         let stop = stop.clone();

@@ -141,7 +141,7 @@ fn what_differs_is_said() {
         ("-a src/ dst", false, "sync --preserve mode,times,links,specials,sparse src/ dst", "who receives"),
         ("-r src/ dst", false, "sync --preserve mode,sparse src/ dst", "without -t"),
         ("-rt src/ dst", false, "sync --preserve mode,times,sparse src/ dst", "without -p"),
-        ("-rlptz src/ dst", false, "sync --compress=auto src/ dst", "-z: data is compressed by zstd"),
+        ("-rlptz src/ dst", false, "sync '--compress=auto' src/ dst", "-z: data is compressed by zstd"),
         ("-rlptz --no-z src/ dst", false, "sync src/ dst", ""),
         ("-rlpt --delete-before src/ dst", false, "sync --delete src/ dst", "--delete-before: deletes last"),
         (
