@@ -26,6 +26,7 @@
 
 pub mod outcome;
 mod passed;
+mod stopping;
 
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
@@ -42,6 +43,7 @@ use icdc_transfer::{Event, EventSink, ListServer, Summary};
 use icdc_trust::PublicKey;
 use icdc_units::{Span, Time};
 
+use self::stopping::{shut_down_on, unless_stopped};
 use crate::connect::daemon::DaemonFar;
 use crate::connect::ssh::{Running, Started, Starter};
 use crate::connect::{ConnectError, Need};
@@ -261,17 +263,6 @@ impl SourceEnd {
             }
         })
     }
-}
-
-/// Shuts a link down when the user asks to stop, until the result is dropped.
-fn shut_down_on(stop: &StopSignal, control: &LinkControl) -> StopListening {
-    let control = control.clone();
-    stop.while_waiting(move || control.shutdown())
-}
-
-/// Converts an error: to itself, or to [`CopyError::Interrupted`] if the user asked to stop.
-fn unless_stopped(error: CopyError, stop: &StopSignal) -> CopyError {
-    if stop.is_requested() { CopyError::Interrupted } else { error }
 }
 
 /// Receives the public key that a daemon has made for the transfer, and the daemon's features.

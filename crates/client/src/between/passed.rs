@@ -12,7 +12,8 @@ use icdc_stop::StopSignal;
 use icdc_transfer::ReceiptSink as _;
 use icdc_trust::PublicKey;
 
-use super::{outcome, shut_down_on, unless_stopped};
+use super::outcome;
+use super::stopping::{shut_down_on, unless_stopped};
 use crate::connect::ConnectError;
 use crate::connect::ssh::Started;
 use crate::error::CopyError;
