@@ -126,10 +126,21 @@ pub fn measure_pipeline(
         };
         push_over(&mut far, &order, &events, &over)
     };
+    measured(outcome, &seen, account, (over.is_requested(), stop.is_requested()))
+}
+
+/// Result of a measurement that has ended with `outcome`: by the end of its time, or because it
+/// `was_stopped` by the user.
+fn measured(
+    outcome: Result<Summary, CopyError>,
+    seen: &Mutex<Progress>,
+    account: &Account,
+    (is_over, was_stopped): (bool, bool),
+) -> Result<PipelineResult, CopyError> {
     let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
     let first = seen.first;
-    let last = last_sample(outcome, seen, over.is_requested())?;
-    Ok(PipelineResult::between(first, last, account, stop.is_requested()))
+    let last = last_sample(outcome, seen, is_over)?;
+    Ok(PipelineResult::between(first, last, account, was_stopped))
 }
 
 /// Options of both ends of a copy without disks.

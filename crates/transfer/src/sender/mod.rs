@@ -177,11 +177,10 @@ fn send(
         outlet.flush().map_err(SessionError::of_link)?;
         return Err(SessionError::Refused(refusal));
     }
-    let pool = match block_pool(hashers()) {
+    let no_memory = |refused| SessionError::Local(format!("memory for blocks: {refused}"));
+    let pool = match block_pool(hashers()).map_err(no_memory) {
         Ok(pool) => pool,
-        Err(refused) => {
-            return Err(break_off(&mut *outlet, SessionError::Local(format!("memory for blocks: {refused}"))));
-        }
+        Err(error) => return Err(break_off(&mut *outlet, error)),
     };
     let machine = machine(&sources, options);
     let Sources { roots, problems, selection, listed, settled, receipt, input, .. } = sources;
