@@ -212,6 +212,9 @@ fn another_user_gets_no_answer() {
     }
     let site = unprivileged_site();
     let run = start(&site, "copy");
+    // It must not end before all have asked.
+    let own = |word: &str| unprivileged(&site).args(["ctl", &pid(&run), word]).run().expect_code(0);
+    own("pause");
     let other = |words: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65533", "--clear-groups"]).args(words);
@@ -223,17 +226,22 @@ fn another_user_gets_no_answer() {
     // Also where the directory and the socket are open to all.
     let directory = site.path("runtime/icdc/ctl");
     let socket = fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
-    for path in [&site.path("runtime/icdc"), &directory, &socket] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
-    }
+    let open_to = |mode| {
+        for path in [&site.path("runtime/icdc"), &directory, &socket] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    open_to(0o777);
     other(&[icdc, "ctl", "status"]).expect_code(2);
     let script = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
-                  s.sendall(b'{\"request\":\"pause\"}\\n')\ntry: print('answer', s.recv(9))\nexcept ConnectionError: print('reset')";
+                  try: s.sendall(b'{\"request\":\"pause\"}\\n'); print('answer', s.recv(9))\nexcept ConnectionError: print('reset')";
     let path: &Path = &socket;
     let refused = other(&[PYTHON, "-c", script, path.to_str().unwrap()]).expect_code(0);
     assert!(refused.text.contains("b''") || refused.text.contains("reset"), "{refused}");
+    open_to(0o700);
+    own("resume");
     let ended = run.finish().expect_code(0);
-    assert_eq!(ended.all("notice").count(), 0, "{ended}");
+    assert_eq!(ended.all("notice").count(), 2, "only what its own user has asked for: {ended}");
 }
 
 #[test]
