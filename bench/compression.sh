@@ -15,32 +15,9 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 pairs=${1:-5} megabytes=${2:-200}
-icdc=$(realpath "${ICDC:-${CARGO_TARGET_DIR:-target}/release/icdc}")
-lab=compress$$
-address=10.26.33.2
-daemon=''
-
-clean_up() {
-    [ -z "$daemon" ] || kill "$daemon" 2>/dev/null
-    wait
-    "$icdc" lab down --name "$lab" >/dev/null 2>&1
-    rm -rf "$scratch"
-}
-scratch=$(mktemp -d "${SCRATCH:-/var/tmp}/icdc-compression.XXXXXX") || exit 1
-trap clean_up EXIT
-trap 'exit 130' INT TERM
-export HOME=$scratch/home
-mkdir "$HOME" "$scratch/far" || exit 1
-"$icdc" lab up --name "$lab" --rate "${RATE:-100mbit}" --rtt "${RTT:-50ms}" --mode fast >/dev/null || exit 1
-near() { ip netns exec "icdc-$lab-a" "$@"; }
-far() { ip netns exec "icdc-$lab-b" "$@"; }
-
-"$icdc" keygen --identity "$scratch/daemon" >/dev/null && "$icdc" keygen >/dev/null || exit 1
-echo "root=$scratch/far,rights=rw,user=root $(cat "$HOME/.config/icdc/identity.pub")" >"$scratch/keys"
-far "$icdc" serve --listen "$address:2633" --identity "$scratch/daemon" --authorized-keys "$scratch/keys" 2>"$scratch/log" &
-daemon=$!
-"$icdc" keygen --trust "$address:2633" "$(cat "$scratch/daemon.pub")" >/dev/null || exit 1
-until near bash -c "exec 3<>/dev/tcp/$address/2633" 2>/dev/null; do sleep 0.1; done
+# shellcheck source=bench/emulated.sh
+. bench/emulated.sh 100mbit 50ms
+serve "$address"
 
 # text BYTES
 text() {

@@ -23,58 +23,28 @@ cd "$(dirname "$0")/.." || exit 1
 runs=${1:-5} directories=${2:-10000} files=${3:-100}
 jobs=${JOBS:-many one part same few}
 peers=${PEERS:-rsync rclone}
-icdc=$(realpath "${ICDC:-${CARGO_TARGET_DIR:-target}/release/icdc}")
-lab=daily$$
-address=10.26.33.2
-daemons=''
-
-clean_up() {
-    for daemon in $daemons; do kill "$daemon" 2>/dev/null; done
-    wait
-    "$icdc" lab down --name "$lab" >/dev/null 2>&1
-    rm -rf "$scratch"
-}
-
 for program in $peers; do
     command -v "$program" >/dev/null || {
         echo "$program is not installed: PEERS names those to measure" >&2
         exit 1
     }
 done
-scratch=$(mktemp -d "${SCRATCH:-/var/tmp}/icdc-daily.XXXXXX") || exit 1
-trap clean_up EXIT
-trap 'exit 130' INT TERM
-export HOME=$scratch/home
-mkdir "$HOME" "$scratch/far" || exit 1
-"$icdc" lab up --name "$lab" --rate "${RATE:-1gbit}" --rtt "${RTT:-300ms}" --mode fast >/dev/null || exit 1
-near() { ip netns exec "icdc-$lab-a" "$@"; }
-far() { ip netns exec "icdc-$lab-b" "$@"; }
+# shellcheck source=bench/emulated.sh
+. bench/emulated.sh 1gbit 300ms
 
-# listens PORT: waits until something listens on it at the far host.
-listens() {
-    until near bash -c "exec 3<>/dev/tcp/$address/$1" 2>/dev/null; do sleep 0.1; done
-}
-
-start_icdc() {
-    "$icdc" keygen --identity "$scratch/daemon" >/dev/null && "$icdc" keygen >/dev/null || exit 1
-    echo "root=$scratch/far,rights=rw,user=root $(cat "$HOME/.config/icdc/identity.pub")" >"$scratch/keys"
-    far "$icdc" serve --listen "$address:2633" --identity "$scratch/daemon" --authorized-keys "$scratch/keys" 2>"$scratch/log" &
-    daemons="$daemons $!"
-    "$icdc" keygen --trust "$address:2633" "$(cat "$scratch/daemon.pub")" >/dev/null || exit 1
-    listens 2633
-}
+start_icdc() { serve "$address"; }
 
 start_rsync() {
     printf 'use chroot = no\nuid = 0\ngid = 0\n[far]\npath = %s\nread only = no\n' "$scratch/far" >"$scratch/rsyncd.conf"
     far rsync --daemon --no-detach --address "$address" --config="$scratch/rsyncd.conf" --log-file=/dev/null &
     daemons="$daemons $!"
-    listens 873
+    listens "$address" 873
 }
 
 start_rclone() {
     (cd "$scratch" && exec ip netns exec "icdc-$lab-b" rclone serve sftp --no-auth --addr "$address:2022" "$scratch/far" 2>"$scratch/rclone.log") &
     daemons="$daemons $!"
-    listens 2022
+    listens "$address" 2022
 }
 
 # mirror PROGRAM SOURCE NAME: sets `command` to what makes NAME at the far host the mirror of the source.

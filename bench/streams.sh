@@ -11,34 +11,9 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 runs=${1:-5} size=${2:-1000}
-icdc=$(realpath "${ICDC:-${CARGO_TARGET_DIR:-target}/release/icdc}")
-lab=streams$$
-daemons=''
-
-clean_up() {
-    for daemon in $daemons; do kill "$daemon" 2>/dev/null; done
-    wait
-    "$icdc" lab down --name "$lab" >/dev/null 2>&1
-    rm -rf "$scratch"
-}
-
-scratch=$(mktemp -d "${SCRATCH:-/var/tmp}/icdc-streams.XXXXXX") || exit 1
-trap clean_up EXIT
-trap 'exit 130' INT TERM
-export HOME=$scratch/home TMPDIR=$scratch
-mkdir "$HOME" "$scratch/far" || exit 1
-"$icdc" lab up --name "$lab" --rate "${RATE:-1gbit}" --rtt "${RTT:-300ms}" --mode fast >/dev/null || exit 1
-"$icdc" keygen --identity "$scratch/daemon" >/dev/null && "$icdc" keygen >/dev/null || exit 1
-echo "root=$scratch/far,rights=rw,user=root $(cat "$HOME/.config/icdc/identity.pub")" >"$scratch/keys"
-
-# serve ADDRESS: a daemon at the far host.
-serve() {
-    ip netns exec "icdc-$lab-b" "$icdc" serve --listen "$1:2633" --identity "$scratch/daemon" --authorized-keys "$scratch/keys" \
-        2>>"$scratch/log" &
-    daemons="$daemons $!"
-    "$icdc" keygen --trust "$1:2633" "$(cat "$scratch/daemon.pub")" >/dev/null || exit 1
-    until ip netns exec "icdc-$lab-b" bash -c "exec 3<>/dev/tcp/$1/2633" 2>/dev/null; do sleep 0.1; done
-}
+# shellcheck source=bench/emulated.sh
+. bench/emulated.sh 1gbit 300ms
+export TMPDIR=$scratch
 
 # timed PATH RUN WAY HOST ADDRESS: copies, compares, and prints the line of it.
 timed() {

@@ -98,7 +98,7 @@ pub struct Observed {
     pub worked: Span,
 }
 
-/// What is done with a block.
+/// Treatment of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempt {
     /// Level at which it is compressed; `None` to send it as it is.
@@ -166,7 +166,7 @@ struct Period {
     limited: [Span; 3],
 }
 
-/// What a period has shown.
+/// Observations of a period.
 struct Seen {
     span: Span,
     network: Rate,

@@ -20,6 +20,7 @@ mod accounts;
 mod allowance;
 mod attribute_kinds;
 mod clock;
+mod codecs;
 mod confined;
 pub mod diskless;
 pub mod event;

@@ -1,4 +1,4 @@
-//! What can be changed of a copy while it runs, and its state.
+//! Controls of a running copy, and its state.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +19,7 @@ const PAUSED: &str = "paused; `icdc ctl resume` goes on";
 /// Reason why the rate of a pull from an older icdc cannot be changed.
 const OLDER_SENDER: &str = "the sending end is an older icdc, which takes no changes of the rate; update it there, or stop the copy and start it with another --rate";
 
-/// What can be changed of a copy while it runs, and where its state is to be had.
+/// Controls of a running copy (rate, pause), with the source of its state.
 pub(crate) struct Controls {
     sources: Vec<String>,
     destination: String,

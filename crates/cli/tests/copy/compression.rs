@@ -1,4 +1,4 @@
-//! What is compressed on its way, what is not, and what is told about it.
+//! Compression of data on its way: data that shrinks, data that does not, and the words about both.
 
 use std::fs;
 use std::path::Path;

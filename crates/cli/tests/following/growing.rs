@@ -63,7 +63,7 @@ impl Growing {
         self.file.write_all(&self.noise.bytes(bytes as usize)).unwrap();
     }
 
-    /// What has this name beside the file.
+    /// Path of this name in the directory of the file.
     fn beside(&self, name: &str) -> PathBuf {
         self.routed.path("source/inner").join(name)
     }
@@ -130,7 +130,7 @@ fn a_header_that_is_written_last_travels_and_so_does_what_else_was_changed() {
     }
 }
 
-/// What may become of a file while it grows.
+/// Fate of a file while it grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Truncated,

@@ -138,7 +138,7 @@ fn shards_that_are_not_there_are_named() {
     assert!(ended.stderr.contains("which shard?"), "{ended}");
 }
 
-/// What the refusal says to do instead is done, too.
+/// The remedy that the refusal names is tried, too.
 #[test]
 fn a_shard_leaves_no_receipt_and_the_joined_copy_does() {
     let site = planned();

@@ -5,33 +5,39 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded};
 use icdc_protocol::compression::{EXPANDER_MEMORY, Expander, NotExpanded};
 use icdc_units::ByteCount;
 
+use crate::codecs::Codecs;
 use crate::{processors, resources};
 
 /// The expanders of a session, and sums over the payloads for them.
 pub(super) struct Expanding {
-    /// Expanders that no thread uses at present.
-    idle: (Channel<Expander>, Queue<Expander>),
+    expanders: Codecs<Expander>,
     plain: AtomicU64,
     frames: AtomicU64,
+}
+
+/// A payload that has arrived compressed.
+#[derive(Clone, Copy)]
+pub(super) struct Frame {
+    /// Length of the frame, in bytes.
+    pub(super) length: usize,
+    /// Length of what it stands for, in bytes.
+    pub(super) plain: usize,
 }
 
 impl Expanding {
     /// Expanders as the host's processors and memory limits permit.
     pub(super) fn new() -> Self {
         let number = resources::codecs(processors::hashers(), EXPANDER_MEMORY).max(1);
-        let idle = bounded(number);
-        (0..number).for_each(|_| idle.0.send(Expander::default()).expect("it has room for all"));
-        Self { idle, plain: AtomicU64::new(0), frames: AtomicU64::new(0) }
+        Self { expanders: Codecs::new(number), plain: AtomicU64::new(0), frames: AtomicU64::new(0) }
     }
 
-    /// Counts a frame of this length that has arrived, and the length of what it stands for.
-    pub(super) fn note(&self, plain: usize, frame: usize) {
-        self.frames.fetch_add(frame as u64, Ordering::Relaxed);
-        self.plain.fetch_add(plain as u64, Ordering::Relaxed);
+    /// Counts a frame that has arrived.
+    pub(super) fn note(&self, frame: Frame) {
+        self.frames.fetch_add(frame.length as u64, Ordering::Relaxed);
+        self.plain.fetch_add(frame.plain as u64, Ordering::Relaxed);
     }
 
     /// Number of bytes that the frames stand for, and of their own.
@@ -45,13 +51,9 @@ impl Expanding {
         ByteCount::new(plain) - ByteCount::new(frames)
     }
 
-    /// Replaces the frame at the start of `block` by the `plain` bytes that it stands for; an error as
+    /// Replaces the frame at the start of `block` by the bytes that it stands for; an error as
     /// [`Expander::expand`] has it.
-    pub(super) fn expand(&self, block: &mut [u8], frame: usize, plain: usize) -> Result<(), NotExpanded> {
-        let (give_back, idle) = &self.idle;
-        let mut expander = idle.recv().expect("the sending end is here");
-        let expanded = expander.expand(block, frame, plain);
-        give_back.send(expander).expect("the receiving end is here");
-        expanded
+    pub(super) fn expand(&self, block: &mut [u8], frame: Frame) -> Result<(), NotExpanded> {
+        self.expanders.with(|expander| expander.expand(block, frame.length, frame.plain))
     }
 }

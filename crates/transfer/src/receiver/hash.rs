@@ -29,29 +29,25 @@ pub(super) struct Checked {
 /// their headers until the queue is closed. Good blocks go to the disk.
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, to: &Checked) {
     let Checked { store, reads, names } = to;
-    for job in queue {
-        let job = match job.expanded(&shared.expanding) {
-            Ok(job) => job,
-            Err(error) => {
-                shared.fail(SessionError::Protocol(error));
-                continue;
-            }
-        };
+    for mut job in queue {
+        if let Err(error) = job.expand(&shared.expanding) {
+            shared.fail(SessionError::Protocol(error));
+            continue;
+        }
         let handed = match job {
-            HashJob::Pack(items, payload) => {
+            HashJob::Pack(items, payload, _) => {
                 let _ = names.send(NameJob::Pack(items, Some(payload)));
                 Ok(())
             }
-            HashJob::Compressed { .. } => Ok(()),
             HashJob::Confirmed => store.send(StoreJob::Confirmed),
             HashJob::End(end) => shared.large_files.on_end(end).map_or(Ok(()), |end| store.send(StoreJob::End(end))),
-            HashJob::Block { header, payload } => {
+            HashJob::Block { header, payload, .. } => {
                 let (id, index) = (header.id, header.index);
                 let job = block(shared, header, payload);
                 DiskJob::describe_on(reads, shared.bases.on_arrived(id, index, false));
                 pass_on(shared, id, job, store)
             }
-            HashJob::Difference { header, payload } => {
+            HashJob::Difference { header, payload, .. } => {
                 let (id, index) = (header.id, header.index);
                 let job = difference(shared, header, payload);
                 DiskJob::describe_on(reads, shared.bases.on_arrived(id, index, true));

@@ -18,6 +18,7 @@ use icdc_session::receiver::frames_arrived::Answer;
 use icdc_units::{ByteCount, Rate};
 
 use super::disk_rate::Arrived;
+use super::expanding::Frame;
 use super::jobs::{HashJob, NameJob};
 use super::shared::{Reply, Shared};
 use crate::account::Account;
@@ -141,7 +142,7 @@ impl Intake<'_> {
                 self.hash(header, payload.map(arrived));
             }
             Message::Difference(header) => {
-                let _ = self.hash.send(self.difference(header, payload)?);
+                let _ = self.hash.send(self.difference(header, payload, None)?);
             }
             Message::Compressed(compressed) => self.compressed(compressed, payload)?,
             Message::Part(part) => {
@@ -243,23 +244,30 @@ impl Intake<'_> {
         if !self.shared.peer().has(Features::COMPRESSION) {
             return Err(SessionError::Protocol("sends compressed data without that feature".into()));
         }
-        let plain = compressed.length as usize;
-        let (block, frame) = payload.ok_or_else(|| SessionError::Protocol("a compressed payload is missing".into()))?;
-        self.shared.expanding.note(plain, frame);
+        let (block, length) =
+            payload.ok_or_else(|| SessionError::Protocol("a compressed payload is missing".into()))?;
+        let frame = Frame { length, plain: compressed.length as usize };
+        self.shared.expanding.note(frame);
         let job = match compressed.of {
             Compressible::Block(header) => {
                 self.shared.large_files.on_block(header.id, header.index);
-                HashJob::Block { header, payload: Some(self.shared.waiting.arrived(block, plain)) }
+                let payload = Some(self.shared.waiting.arrived(block, frame.plain));
+                HashJob::Block { header, payload, frame: Some(frame) }
             }
-            Compressible::Difference(header) => self.difference(header, Some((block, plain)))?,
-            Compressible::Pack(items) => HashJob::Pack(items, self.shared.waiting.arrived(block, plain)),
+            Compressible::Difference(header) => self.difference(header, Some((block, frame.plain)), Some(frame))?,
+            Compressible::Pack(items) => HashJob::Pack(items, self.shared.waiting.arrived(block, frame.plain), frame),
         };
-        let _ = self.hash.send(HashJob::Compressed { job: Box::new(job), frame, plain });
+        let _ = self.hash.send(job);
         Ok(())
     }
 
-    /// Job for the difference of a block, in a block of the ring.
-    fn difference(&self, header: BlockHeader, payload: Option<(Block, usize)>) -> Result<HashJob, SessionError> {
+    /// Job for the difference of a block, in a block of the ring, which came as a `frame` or as it is.
+    fn difference(
+        &self,
+        header: BlockHeader,
+        payload: Option<(Block, usize)>,
+        frame: Option<Frame>,
+    ) -> Result<HashJob, SessionError> {
         let (id, index) = (header.id, header.index);
         let length = self.shared.large_files.length(id);
         if length.is_some() && !self.shared.bases.is_described(id, index) {
@@ -274,12 +282,12 @@ impl Intake<'_> {
             Some(Length::Stream) | None => 0,
         };
         self.shared.large_files.on_block(header.id, header.index);
-        Ok(HashJob::Difference { header, payload: self.shared.waiting.arrived(block, length) })
+        Ok(HashJob::Difference { header, payload: self.shared.waiting.arrived(block, length), frame })
     }
 
     /// Hands a received block to the hashing threads.
     fn hash(&self, header: BlockHeader, payload: Option<Arrived>) {
-        let _ = self.hash.send(HashJob::Block { header, payload });
+        let _ = self.hash.send(HashJob::Block { header, payload, frame: None });
     }
 
     /// Reports to the user what the sender does not copy: an error as a failed item, anything else

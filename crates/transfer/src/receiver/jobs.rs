@@ -8,7 +8,7 @@ use icdc_units::ByteCount;
 
 use super::candidates::{Candidates, Location, Search};
 use super::disk_rate::Arrived;
-use super::expanding::Expanding;
+use super::expanding::{Expanding, Frame};
 use super::failure::Failure;
 use super::large_file::Plan;
 use super::publishing::Made;
@@ -45,20 +45,13 @@ pub(super) enum NameJob {
 /// Work for the receiver's hashing threads: blocks to check, blocks to put together, and ends of
 /// files.
 pub(super) enum HashJob {
-    /// A block whose digest is to be checked.
-    Block { header: BlockHeader, payload: Option<Arrived> },
-    /// A block that is to be put together from the file that is replaced and from what differs.
-    Difference { header: BlockHeader, payload: Arrived },
-    /// A pack of small files that has been expanded, for the thread that handles file names.
-    Pack(Vec<PackItem>, Arrived),
-    /// A job whose payload is to be expanded first.
-    Compressed {
-        job: Box<Self>,
-        /// Length of the frame that has arrived, in bytes.
-        frame: usize,
-        /// Length of what it stands for, in bytes.
-        plain: usize,
-    },
+    /// A block whose digest is to be checked, once it is expanded if it came as a frame.
+    Block { header: BlockHeader, payload: Option<Arrived>, frame: Option<Frame> },
+    /// A block that is to be put together from the file that is replaced and from what differs, once
+    /// that is expanded if it came as a frame.
+    Difference { header: BlockHeader, payload: Arrived, frame: Option<Frame> },
+    /// A pack of small files to be expanded, for the thread that handles file names.
+    Pack(Vec<PackItem>, Arrived, Frame),
     /// No more blocks of a file will come, or it is given up.
     End(ItemEnd),
     /// The sender has answered a `Ready`.
@@ -92,21 +85,18 @@ pub(super) enum DiskJob {
 }
 
 impl HashJob {
-    /// The job once its payload is expanded, if it was compressed; the error is a sentence about it.
-    pub(super) fn expanded(self, expanding: &Expanding) -> Result<Self, String> {
-        let Self::Compressed { mut job, frame, plain } = self else { return Ok(self) };
-        let (payload, of) = match &mut *job {
-            Self::Block { header, payload: Some(payload) } | Self::Difference { header, payload } => {
-                (payload, format!("block {} of item {}", header.index, header.id))
-            }
-            Self::Pack(_, payload) => (payload, "a pack".to_owned()),
-            Self::Block { payload: None, .. } | Self::Compressed { .. } | Self::End(_) | Self::Confirmed => {
-                return Ok(*job);
-            }
+    /// Expands the payload, if it came as a frame; the error is a sentence about it.
+    pub(super) fn expand(&mut self, expanding: &Expanding) -> Result<(), String> {
+        let (header, payload, frame) = match self {
+            Self::Block { header, payload: Some(payload), frame: Some(frame) }
+            | Self::Difference { header, payload, frame: Some(frame) } => (Some(header), payload, frame),
+            Self::Pack(_, payload, frame) => (None, payload, frame),
+            Self::Block { .. } | Self::Difference { .. } | Self::End(_) | Self::Confirmed => return Ok(()),
         };
-        let expanded = expanding.expand(&mut payload.block, frame, plain);
-        expanded.map_err(|error| format!("{of} cannot be expanded: {error}"))?;
-        Ok(*job)
+        expanding.expand(&mut payload.block, *frame).map_err(|error| match header {
+            Some(header) => format!("block {} of item {} cannot be expanded: {error}", header.index, header.id),
+            None => format!("a pack cannot be expanded: {error}"),
+        })
     }
 }
 

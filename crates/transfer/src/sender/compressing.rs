@@ -7,7 +7,6 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded};
 use icdc_link::{Parcel, Payload};
 use icdc_protocol::compression::{Compressor, LEAST_LENGTH, compressor_memory};
 use icdc_protocol::limits::LEAF_SIZE;
@@ -18,6 +17,7 @@ use icdc_rate::compression::{
 use icdc_units::{ByteCount, Span, Time};
 
 use crate::clock;
+use crate::codecs::Codecs;
 use crate::event::{Event, Stage};
 use crate::{processors, resources};
 
@@ -27,8 +27,8 @@ const NO_PANIC: &str = "no panic while compression is decided";
 pub(super) struct Compressing {
     setting: Compress,
     decision: Mutex<Compression>,
-    /// Codecs that no thread uses at present; `None` where nothing is compressed.
-    codecs: Option<(Channel<Compressor>, Queue<Compressor>)>,
+    /// `None` where nothing is compressed.
+    codecs: Option<Codecs<Compressor>>,
     /// Memory of the packs of small files, which have no file of their own.
     packs: Mutex<Neighbours>,
     /// Bytes that were compressed, and bytes that they became.
@@ -52,16 +52,13 @@ impl Compressing {
             Compress::Never => Setting::Never,
             Compress::Level(level) => Setting::Level(level),
         };
-        let number = match setting {
-            Compress::Never => 0,
-            Compress::Auto => resources::codecs(processors::hashers(), compressor_memory(TOP_LEVEL)),
-            Compress::Level(level) => resources::codecs(processors::hashers(), compressor_memory(level)),
+        let top = match setting {
+            Compress::Never => None,
+            Compress::Auto => Some(TOP_LEVEL),
+            Compress::Level(level) => Some(level),
         };
-        let codecs = (number > 0).then(|| {
-            let (idle, codecs) = bounded(number);
-            (0..number).for_each(|_| idle.send(Compressor::default()).expect("it has room for all"));
-            (idle, codecs)
-        });
+        let number = top.map_or(0, |level| resources::codecs(processors::hashers(), compressor_memory(level)));
+        let codecs = (number > 0).then(|| Codecs::new(number));
         let lacks_memory = setting != Compress::Never && codecs.is_none();
         Self {
             setting,
@@ -80,7 +77,7 @@ impl Compressing {
     /// The parcel with its payload compressed, where that is decided and saves something; otherwise
     /// as it is. `neighbours` are the blocks before it.
     pub(super) fn compressed(&self, takes: bool, neighbours: &Mutex<Neighbours>, parcel: Parcel) -> Parcel {
-        let Some((idle, codecs)) = &self.codecs else { return parcel };
+        let Some(codecs) = &self.codecs else { return parcel };
         if !takes {
             self.is_refused.store(true, Ordering::Relaxed);
             return parcel;
@@ -96,12 +93,12 @@ impl Compressing {
             self.plain.fetch_add(length as u64, Ordering::Relaxed);
             return parcel;
         }
-        let mut codec = codecs.recv().expect("the sending end is here");
-        let begun = clock::now();
-        let parcel = self.attempted(&mut codec, attempt, neighbours, parcel);
-        self.took.fetch_add((clock::now() - begun).as_nanos(), Ordering::Relaxed);
-        idle.send(codec).expect("the receiving end is here");
-        parcel
+        codecs.with(|codec| {
+            let begun = clock::now();
+            let parcel = self.attempted(codec, attempt, neighbours, parcel);
+            self.took.fetch_add((clock::now() - begun).as_nanos(), Ordering::Relaxed);
+            parcel
+        })
     }
 
     /// As [`compressed`](Self::compressed), for a pack of small files.

@@ -158,8 +158,8 @@ impl<'a> Connections<'a> {
         self.executor.link.delivered() + self.executor.further.delivered()
     }
 
-    /// What the payload bytes that have reached the receiver's host stand for, once those that are
-    /// compressed and were handed to the sockets have arrived.
+    /// Number of payload bytes, before they were compressed, that have reached the receiver's host; of
+    /// those that were handed to the sockets compressed, all count as arrived.
     pub(super) fn delivered_plain(&self) -> ByteCount {
         let saved = self.handed.iter().map(|handed| handed.saved.load(Ordering::Relaxed)).sum();
         self.delivered() + ByteCount::new(saved)

@@ -1,4 +1,4 @@
-//! What is read and sent of a file while it grows, and how it ends. Sans-I/O.
+//! Order in which a file that grows is read and sent, and its end. Sans-I/O.
 //!
 //! ```text
 //!            its writer has it open                      its writer has closed it

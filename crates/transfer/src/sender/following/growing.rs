@@ -52,7 +52,8 @@ impl Watching {
         if self.is_excluded(place, false) || self.is_marker(&tree.path_from_root(place)) {
             return None;
         }
-        let (above, name) = parent(place)?;
+        let (above, name) = place.split()?;
+        let name = Name::new(name).ok()?;
         let (file, stat) = tree.open(&above).ok()?.open_file(&name).ok()?;
         let is_refused = self.refused.contains(&(stat.dev, stat.ino));
         (!is_refused && self.growth.may_grow(name.as_bytes(), &stat)).then(|| GrowingFile::new(file, stat))
@@ -117,7 +118,7 @@ impl Watching {
         let is_described = |stat: &Stat| described(stat) == described(&file.first) && !self.growth.has_attributes;
         let changed =
             tree.stat(place).ok().filter(|stat| self.known.has(place, version_of(stat)) && !is_described(stat));
-        let above = parent(place).and_then(|(above, _)| Some((tree.stat(&above).ok()?, above)));
+        let above = place.split().and_then(|(above, _)| Some((tree.stat(&above).ok()?, above)));
         let ready = |place: &Place, is_directory, stat: &Stat| Settled {
             place: place.clone(),
             is_directory,
@@ -136,12 +137,4 @@ impl Watching {
         }
         self.refused.insert((file.first.dev, file.first.ino));
     }
-}
-
-/// Directory and name of what is at a place; `None` for the root.
-fn parent(place: &Place) -> Option<(Place, Name)> {
-    let start = place.path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-    let name = Name::new(&place.path[start..]).ok()?;
-    let path = place.path[..start].strip_suffix(b"/").unwrap_or_default().to_vec();
-    Some((Place { tree: place.tree, path }, name))
 }
