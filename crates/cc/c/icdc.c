@@ -10,7 +10,8 @@
  * and at least S where no queue grows. q is the round-trip time of a packet less the least one; S is known from the times
  * at which the packets left, which are those of their acknowledgements less their round-trip times. Of the first and of the
  * last quarter of a train the least queue counts, and of the last three trains the median: what keeps a host from sending
- * or acknowledging for a while only ever adds to a round-trip time.
+ * or acknowledging for a while only ever adds to a round-trip time. Where hosts send and acknowledge in bunches so large that none
+ * ends in such a quarter, trains become longer until one does.
  *
  *          a burst was spread            the first train of a              a queue stands for eight round
  *          over a millisecond            paced flight is back              trips, or others have most
@@ -99,6 +100,8 @@ SOCKET_HINTS
 #define FILL_EXCESSES 2
 /* Fewest packets of a train: four in its first and four in its last quarter, of which the least queue counts. */
 #define TRAIN_PACKETS 16
+/* Where acknowledgements come in bunches: doubled at most so often. */
+#define TRAIN_DOUBLINGS 4
 /* Longest train: a quarter of a round trip, so that it has left before it is answered, but not below a host's pauses. */
 #define TRAIN_PART 4
 #define TRAIN_LEAST_US 8000
@@ -248,6 +251,8 @@ struct icdc {
 	/* COMPETE: round trips in a row in which the queue had gone. HOLD: thirds of those in which it stood. */
 	u8 rounds;
 	u8 standing;
+	/* How many times trains have been doubled, as acknowledgements come in bunches. */
+	u8 bunched;
 };
 CHECK_PRIVATE(struct icdc);
 
@@ -415,6 +420,8 @@ INLINE void icdc_start_train(struct icdc *ca, const struct icdc_account *all)
 		us = longest;
 	packets = icdc_packets(rate, us);
 	ca->train_packets = packets < TRAIN_PACKETS ? TRAIN_PACKETS : packets;
+	if (ca->mode == FILL || (ca->mode == HOLD && !icdc_is_fast(ca) && ca->factor == TRAIN_USUAL))
+		ca->train_packets <<= ca->bunched;
 	ca->train_first = icdc_sent(all);
 	ca->train_us = all->us;
 	ca->early_us = ca->late_us = NONE;
@@ -480,14 +487,33 @@ INLINE void icdc_measure_beside(struct icdc *ca, u32 sent, u32 growth, u32 us, u
 	ca->capacity = ca->capacity / 2 + found / 2;
 }
 
+/*
+ * No acknowledgement has come in one of the quarters of a train that count. Where the last one has brought more than such a
+ * quarter they come in bunches: hosts send bursts of a millisecond, and others join what they receive. Then the next train is
+ * longer; or slower first, as the faster a train the fewer its bursts. After losses they come so for another reason.
+ */
+INLINE void icdc_lengthen(struct icdc *ca, const struct rate_sample *rs)
+{
+	if (rs->rtt_us <= 0 || ca->lost || rs->acked_sacked <= ca->train_packets / 4)
+		return;
+	if (ca->mode == COMPETE || (ca->mode == HOLD && icdc_is_fast(ca)))
+		return;
+	if (ca->mode == HOLD && ca->factor != TRAIN_USUAL)
+		ca->factor = TRAIN_USUAL;
+	else if (ca->bunched < TRAIN_DOUBLINGS)
+		ca->bunched++;
+}
+
 /* What a train tells; nothing, if it did not leave as fast as it was to. */
-INLINE void icdc_take_train(struct icdc *ca)
+INLINE void icdc_take_train(struct icdc *ca, const struct rate_sample *rs)
 {
 	u32 us = ca->late.left_us - ca->early.left_us, packets = ca->late.number - ca->early.number;
 	u32 growth = ca->late_us > ca->early_us ? ca->late_us - ca->early_us : 0;
 	u32 sent, arrived, free;
 
 	INVARIANT(icdc_sends_trains(ca));
+	if (ca->early_us == NONE || ca->late_us == NONE)
+		icdc_lengthen(ca, rs);
 	if (ca->early_us == NONE || ca->late_us == NONE || (s32)us <= 0 || (s32)packets <= 0)
 		return;
 	sent = icdc_rate(packets, us);
@@ -563,9 +589,9 @@ INLINE void icdc_note(struct icdc *ca, const struct icdc_account *all, u32 rtt_u
 INLINE void icdc_follow_train(struct icdc *ca, const struct icdc_account *all, const struct rate_sample *rs)
 {
 	u32 last = ca->train_first + ca->train_packets, now = all->us, pause;
+	bool is_longer;
 
-	switch (ca->train) {
-	case NO_TRAIN:
+	if (ca->train == NO_TRAIN) {
 		/*
 		 * Until what the last one left in the queue has gone. In FILL until acknowledgements are there that can end it: with
 		 * a capacity that was found too high it would fill any queue.
@@ -579,19 +605,17 @@ INLINE void icdc_follow_train(struct icdc *ca, const struct icdc_account *all, c
 			pause = BESIDE_ROUNDS * icdc_base(ca);
 		if (now - ca->train_us >= pause)
 			icdc_start_train(ca, all);
-		break;
-	case LEAVING:
-		if ((s32)(icdc_sent(all) - last) >= 0)
-			ca->train = UNDER_WAY;
-		break;
-	case UNDER_WAY:
-		if (rs->rtt_us > 0 && (s32)(all->delivered - ca->train_first) > 0)
-			icdc_note(ca, all, rs->rtt_us);
-		if ((s32)(all->delivered - last) >= 0) {
-			icdc_take_train(ca);
-			ca->train = NO_TRAIN;
-		}
-		break;
+		return;
+	}
+	/* Where few packets fill the path its first packets are back before its last ones leave. */
+	is_longer = icdc_packets(icdc_train_rate(ca), icdc_base(ca)) < ca->train_packets;
+	if (rs->rtt_us > 0 && (s32)(all->delivered - ca->train_first) > 0 && (ca->train == UNDER_WAY || is_longer))
+		icdc_note(ca, all, rs->rtt_us);
+	if ((s32)(all->delivered - last) >= 0) {
+		icdc_take_train(ca, rs);
+		ca->train = NO_TRAIN;
+	} else if ((s32)(icdc_sent(all) - last) >= 0) {
+		ca->train = UNDER_WAY;
 	}
 }
 

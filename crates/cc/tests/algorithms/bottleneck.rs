@@ -1,4 +1,4 @@
-//! A sender behind a bottleneck with a queue that never overflows, packet by packet.
+//! A sender behind a bottleneck with a queue that never overflows, packet by packet or burst by burst.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,11 +21,18 @@ pub(crate) struct Bottleneck {
     pub(crate) at_first: f64,
     /// Share of the capacity that others take, evenly, and from when to when: seconds.
     pub(crate) others: (f64, Range<f64>),
+    /// Whether packets leave in bursts of a millisecond, as where the device segments, and each burst is acknowledged as a
+    /// whole, as where the receiving device joins what it was.
+    pub(crate) segmented: bool,
 }
 
-/// A packet on its way: when its acknowledgement comes, when it left, what was delivered until then
+/// Most packets of a burst: 64 KiB.
+const LARGEST_BURST: f64 = 45.0;
+
+/// A burst on its way, of one packet or several: when its acknowledgement comes, when it left, what was delivered until then
 /// and when, and whether the sender had no more then.
-struct Packet {
+struct Burst {
+    packets: u32,
     acknowledged_us: f64,
     sent_us: f64,
     delivered: u32,
@@ -36,11 +43,11 @@ struct Packet {
 impl Bottleneck {
     /// Of which one sender has everything.
     pub(crate) fn new(capacity: f64, rtt_us: f64) -> Self {
-        Self { capacity, rtt_us, device: ANY, at_first: ANY, others: (0.0, 0.0..0.0) }
+        Self { capacity, rtt_us, device: ANY, at_first: ANY, others: (0.0, 0.0..0.0), segmented: false }
     }
 
     /// Sends by an algorithm that controls everything for some seconds. `acknowledged` is told of
-    /// each packet of the last `counted` seconds that came back; gives how many those are, as a
+    /// each burst of the last `counted` seconds that came back; gives how many packets those are, as a
     /// share of the capacity, and the connection.
     pub(crate) fn run(
         &self,
@@ -56,11 +63,15 @@ impl Bottleneck {
         let end = BEGIN_US + seconds * 1e6;
         let (mut next_send, mut free, mut made_us, mut came) = (BEGIN_US, BEGIN_US, BEGIN_US, BEGIN_US);
         let (mut delivered, mut delivered_us, mut late) = (0_u32, BEGIN_US, 0);
-        let mut way: VecDeque<Packet> = VecDeque::new();
+        let (mut way, mut under_way): (VecDeque<Burst>, u32) = (VecDeque::new(), 0);
         loop {
-            let back = way.front().map_or(f64::INFINITY, |packet| packet.acknowledged_us);
+            let back = way.front().map_or(f64::INFINITY, |burst| burst.acknowledged_us);
             let now = next_send.max(made_us);
-            if way.len() < connection.socket.snd_cwnd as usize && now <= back {
+            let socket = &connection.socket;
+            if under_way < socket.snd_cwnd && now <= back {
+                let paced = f64::from(socket.mss_cache) * 1e6 / socket.sk_pacing_rate as f64;
+                let burst = if self.segmented { (1000.0 / paced).clamp(2.0, LARGEST_BURST) as u32 } else { 1 };
+                let packets = burst.min(socket.snd_cwnd - under_way);
                 if now - BEGIN_US < 5e5 {
                     made_us += 1e6 / self.at_first;
                 }
@@ -68,41 +79,41 @@ impl Bottleneck {
                     free += self.others.0 * (now - came);
                 }
                 came = now;
-                free = free.max(now) + 1e6 / self.capacity;
+                free = free.max(now) + f64::from(packets) * 1e6 / self.capacity;
                 if way.is_empty() {
                     delivered_us = now;
                 }
                 let acknowledged_us = free + self.rtt_us;
                 let was_last = made_us > now;
-                way.push_back(Packet { acknowledged_us, sent_us: now, delivered, delivered_us, was_last });
-                let socket = &connection.socket;
-                let paced = f64::from(socket.mss_cache) * 1e6 / socket.sk_pacing_rate as f64;
-                next_send = now + paced.max(1e6 / self.device);
+                way.push_back(Burst { packets, acknowledged_us, sent_us: now, delivered, delivered_us, was_last });
+                under_way += packets;
+                next_send = now + f64::from(packets) * paced.max(1e6 / self.device);
                 continue;
             }
-            let before = way.len() as u32;
-            let packet = way.pop_front().expect("the window is never empty");
-            let now = packet.acknowledged_us;
+            let before = under_way;
+            let burst = way.pop_front().expect("the window is never empty");
+            let now = burst.acknowledged_us;
             if now > end {
                 break;
             }
             next_send = next_send.max(now);
-            delivered += 1;
+            delivered += burst.packets;
+            under_way -= burst.packets;
             delivered_us = now;
             let socket = &mut connection.socket;
-            (socket.tcp_mstamp, socket.delivered, socket.packets_out) = (now as u64, delivered, way.len() as u32);
+            (socket.tcp_mstamp, socket.delivered, socket.packets_out) = (now as u64, delivered, under_way);
             connection.cong_control(&RateSample {
-                prior_delivered: packet.delivered,
-                delivered: (delivered - packet.delivered) as i32,
-                interval_us: (now - packet.delivered_us) as i64,
-                rtt_us: (now - packet.sent_us) as i64,
-                acked_sacked: 1,
+                prior_delivered: burst.delivered,
+                delivered: (delivered - burst.delivered) as i32,
+                interval_us: (now - burst.delivered_us) as i64,
+                rtt_us: (now - burst.sent_us) as i64,
+                acked_sacked: burst.packets,
                 prior_in_flight: before,
-                is_app_limited: packet.was_last,
+                is_app_limited: burst.was_last,
                 ..RateSample::default()
             });
             if now > end - counted * 1e6 {
-                late += 1;
+                late += burst.packets;
                 acknowledged(&connection);
             }
         }

@@ -23,6 +23,23 @@ fn a_device_that_is_the_bottleneck_is_found() {
 }
 
 #[test]
+fn bursts_that_are_acknowledged_as_a_whole_tell_what_the_path_carries() {
+    let mut low = Vec::new();
+    for segmented in [true, false] {
+        for capacity in [800.0, 8_000.0, 80_000.0, 800_000.0] {
+            for rtt_us in [2_000.0, 10_000.0, 20_000.0, 50_000.0, 100_000.0, 300_000.0] {
+                let bottleneck = Bottleneck { segmented, ..Bottleneck::new(capacity, rtt_us) };
+                let used = used(&bottleneck, 2.0 + 20.0 * rtt_us / 1e6);
+                if used < 0.8 {
+                    low.push(format!("segmented: {segmented}, {capacity} packets/s, {rtt_us} us: used {used:.3}"));
+                }
+            }
+        }
+    }
+    assert!(low.is_empty(), "{low:#?}");
+}
+
+#[test]
 fn a_window_that_is_not_used_does_not_grow() {
     let bottleneck = Bottleneck { at_first: 40.0, ..Bottleneck::new(80_000.0, 100_000.0) };
     let (_, connection) = bottleneck.run("icdc", 0.5, 0.5, |_| ());
