@@ -10,6 +10,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 runs=${1:-5} megabytes=${2:-500}
+# shellcheck disable=SC2034 # read by its name
 beside=$(realpath "${BESIDE:?names the program to compare with}") || exit 1
 # shellcheck source=bench/emulated.sh
 . bench/emulated.sh 1gbit 50ms
