@@ -37,7 +37,7 @@ pub use harness::error::ExperimentError;
 pub use harness::scenario::Scenario;
 
 /// All scenarios, in the order of their names.
-pub static ALL: [Scenario; 38] = [
+pub static ALL: [Scenario; 39] = [
     copy::any_host::SCENARIO,
     copy::bundles_simulated::SCENARIO,
     paper::cc_acks::SCENARIO,
@@ -70,6 +70,7 @@ pub static ALL: [Scenario; 38] = [
     relay::proxy_placement::SCENARIO,
     copy::ramp::SCENARIO,
     copy::rate_faults::SCENARIO,
+    copy::shots::SCENARIO,
     copy::slow_disk::SCENARIO,
     paper::startup::SCENARIO,
     copy::steady::SCENARIO,

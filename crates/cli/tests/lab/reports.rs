@@ -293,7 +293,8 @@ fn scenarios_are_named() {
     let unknown = site.icdc(&["lab", "run", "warp"]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(2));
     assert!(
-        String::from_utf8_lossy(&unknown.stderr).contains("slow-disk, startup, steady, ten-gigabit, versus, window")
+        String::from_utf8_lossy(&unknown.stderr)
+            .contains("shots, slow-disk, startup, steady, ten-gigabit, versus, window")
     );
 }
 

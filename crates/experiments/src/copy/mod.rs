@@ -26,6 +26,7 @@ mod race;
 pub(crate) mod ramp;
 pub(crate) mod rate_faults;
 mod rounds;
+pub(crate) mod shots;
 pub(crate) mod slow_disk;
 pub(crate) mod steady;
 mod throttle;
