@@ -11,7 +11,8 @@ A cycle makes sources, disturbs some runs of one copy command, and lets the last
 
 A mirror (`sync --delete`) is held to more, whenever it is killed: what the source has stays, what rules exclude stays, and
 something is deleted only once everything else is there. So is a move: whatever is gone at the source is at the destination.
-Snapshots have a name only when they are what the sources are, and never change.
+Snapshots have a name only when they are what the sources are, and never change. Of sources that are followed nothing is missed,
+and nothing that was durable travels again.
 
 At the end: exit code 0, contents, types, modes, times and hard links equal, sources untouched, and nothing unfinished left
 unless sources lost names or somebody removed unfinished files.
@@ -30,9 +31,9 @@ import time
 from collections import Counter
 
 from cycle import Cycle, Fault
-from jobs import Mirror, Move, Snapshot
+from jobs import Follow, Mirror, Move, Snapshot
 
-JOBS = {"copy": Cycle, "mirror": Mirror, "move": Move, "snapshot": Snapshot}
+JOBS = {"copy": Cycle, "mirror": Mirror, "move": Move, "snapshot": Snapshot, "follow": Follow}
 
 
 def own_mounts():

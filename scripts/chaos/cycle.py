@@ -45,6 +45,7 @@ class Cycle:
     COMMAND = "copy"
     OPTIONS = []
     ERRORS = list(CALLS)
+    WAYS = WAYS
 
     def __init__(self, directory, program, seed, number):
         self.rng = random.Random(f"{seed}/{number}")
@@ -67,7 +68,7 @@ class Cycle:
         self.world.grow(self.sources(), shape)
         self.destination = os.fsencode(os.path.join(self.directory, "out", "d"))
         os.mkdir(os.path.dirname(self.destination))
-        way = rng.choice(WAYS)
+        way = rng.choice(self.WAYS)
         self.site = Site(self.directory, self.program)
         if way.endswith("daemon"):
             self.site.start_daemon()
@@ -278,14 +279,16 @@ def tail(path):
         return file.read()[-2000:].decode(errors="replace")
 
 
-def last_event(path):
+def events(path):
+    """What a run has said, as far as it came."""
     with open(path, "rb") as file:
         lines = file.read().splitlines()
-    for line in reversed(lines):
+    for line in lines:
         try:
-            event = json.loads(line)
+            yield json.loads(line)
         except ValueError:
             continue
-        if event.get("type") == "summary":
-            return event
-    return {}
+
+
+def last_event(path):
+    return next((event for event in reversed(list(events(path))) if event.get("type") == "summary"), {})

@@ -1,13 +1,13 @@
-"""Daily jobs that delete: mirrors and moves, of trees that change between their runs, and what they promise whenever they
-are killed."""
+"""Daily jobs: mirrors, moves and snapshots of trees that change between their runs, and sources that are followed while they
+are written; and what they promise whenever they are killed."""
 
 import os
 import re
 import stat
 
 import judge
-from cycle import CALLS, MOST_CLEAN_RUNS, Cycle, Fault
-from troubles import Signals, SourceRaces
+from cycle import CALLS, MOST_CLEAN_RUNS, Cycle, Fault, events
+from troubles import Ending, Instrument, Signals, SourceRaces
 from world import below, digest, digest_of
 
 CHANGES = ["replace", "truncate", "append", "rename", "link", "unlink", "make"]
@@ -258,3 +258,56 @@ class Snapshot(Changing):
         there = sorted(filter(self.NAME.fullmatch, os.listdir(self.destination)))
         if not self.keeps_all and len(there) > 2:
             raise Fault(f"after exit code 0, there are {there!r}")
+
+
+class Follow(Cycle):
+    """`copy --follow` of what an instrument writes meanwhile; the last run ends by a marker."""
+
+    OPTIONS = ["--follow", "--settle", "100ms", "--final", "done", "--exclude", "*.part"]
+    WAYS = ["local", "push", "push", "to-daemon"]
+
+    def sources(self):
+        return 1
+
+    def options(self, way):
+        rng = self.rng
+        found = ["--retry-for", "10s", "--rate", rng.choice(["200mbit", "1gbit", "auto"])]
+        for option, chance in {("--streams", "4"): 0.3 if way != "local" else 0, ("--buffered",): 0.3, ("--ring", "32MiB"): 0.3}.items():
+            if rng.random() < chance:
+                found += option
+        return found
+
+    def troubled(self, way):
+        options = self.options(way)
+        arrived, whole = [], set()
+        rounds = self.rng.randint(3, 6)
+        for number in range(rounds + 1):
+            is_last = number == rounds
+            span = self.rng.uniform(0.1, 2)
+            instruments = []
+
+            def writing(_, span=span, is_last=is_last, seed=self.rng.random(), count=self.rng.randint(0, 12)):
+                instruments.append(Instrument(seed, span, count, self.world, is_last))
+                return instruments[0]
+
+            makers = [writing]
+            if not is_last:
+                seeds = self.rng.random(), self.rng.random()
+                makers.append(lambda process, seeds=seeds, span=span: Signals(seeds[0], span, 1, process, self.site))
+                makers.append(lambda process, seeds=seeds, span=span: Ending(seeds[1], span, process))
+            code, _ = self.copy(way, options, [], makers)
+            whole.update(instruments[0].whole)
+            self.check_names()
+            said = events(os.path.join(self.directory, "stdout"))
+            arrived += [event["path"] for event in said if event.get("type") == "followed" and event["bytes"]]
+        if code != 0:
+            raise Fault(f"exit code {code} of the last run, which nobody disturbed")
+        if faults := judge.differences(self.world, self.destination, with_attributes=True):
+            raise Fault("after the last run: " + "; ".join(faults[:5]))
+        if left := judge.leftovers(self.destination):
+            raise Fault(f"left behind: {left[:5]!r}")
+        paths = {b"s0/" + path for path in whole}
+        named = [path for path in arrived if os.fsencode(path) in paths]
+        self.tell(f"{len(named)} of {len(whole)} files whole")
+        if twice := sorted({path for path in named if named.count(path) > 1}):
+            raise Fault(f"was durable, and has travelled again: {twice[:5]!r}")

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import hashlib
 import os
 import random
 import signal
@@ -90,6 +91,95 @@ class Signals(Trouble):
             except OSError:
                 continue
         return found
+
+
+class Ending(Trouble):
+    """Ends the client of a copy that would go on."""
+
+    def __init__(self, seed, span, process):
+        super().__init__(seed, 0, 1)
+        self.moments, self.process = [span], process
+
+    def act(self):
+        kind = self.rng.choice(["kill-client", "interrupt", "terminate"])
+        self.process.send_signal({"interrupt": signal.SIGINT, "terminate": signal.SIGTERM}.get(kind, signal.SIGKILL))
+        self.done.append(kind)
+
+
+class Instrument(Trouble):
+    """Writes files below a source, under names that it never uses again: aside and renamed, at once, and slowly, so that they grow."""
+
+    PIECE = 2 << 20
+
+    def __init__(self, seed, span, count, world, is_last):
+        super().__init__(seed, span, count)
+        self.world, self.is_last = world, is_last
+        # Names whose contents have only one state, however often a copy looks.
+        self.whole = []
+
+    def run(self):
+        super().run()
+        if self.is_last and self.error is None:
+            self.note(b"done", b"")
+            with open(os.path.join(self.world.sources[0], b"done"), "wb"):
+                pass
+
+    def note(self, path, data):
+        self.world.contents[path].add(digest(data))
+        self.world.names.add(path)
+
+    def act(self):
+        source = self.world.sources[0]
+        self.world.made += 1
+        kind = self.rng.choice(["aside", "aside", "at-once", "directory", "grow"])
+        directory = self.rng.choice(self.world.directories[source])
+        path = os.path.join(directory, b"i%d" % self.world.made)
+        getattr(self, kind.replace("-", "_"))(source, path)
+        self.done.append(f"{kind} {path!r}")
+
+    def directory(self, source, path):
+        self.world.names.add(path)
+        os.mkdir(os.path.join(source, path))
+        self.world.directories[source].append(path)
+
+    def aside(self, source, path):
+        data = self.world.fresh(self.rng.choice([self.world.small_size(), self.world.large_size()]))
+        self.note(path, data)
+        with open(os.path.join(source, path + b".part"), "wb") as file:
+            file.write(data)
+        os.rename(os.path.join(source, path + b".part"), os.path.join(source, path))
+        if data:
+            self.whole.append(path)
+
+    def at_once(self, source, path):
+        # A copy that begins anew may see it while it is written, and cannot know that it is open.
+        data = self.world.fresh(self.world.small_size())
+        self.note(path, b"")
+        self.note(path, data)
+        with open(os.path.join(source, path), "wb", buffering=0) as file:
+            file.write(data)
+
+    def grow(self, source, path):
+        data = self.world.fresh(self.rng.randrange(12 << 20, 28 << 20))
+        sofar = hashlib.sha256()
+        self.note(path, b"")
+        with open(os.path.join(source, path), "wb", buffering=0) as file:
+            for begin in range(0, len(data), self.PIECE):
+                piece = data[begin : begin + self.PIECE]
+                sofar.update(piece)
+                self.world.contents[path].add(sofar.copy().digest())
+                file.write(piece)
+                time.sleep(self.rng.uniform(0, 0.08))
+            if self.rng.random() < 0.3:
+                # A header that is known at the end.
+                begin = self.rng.choice([0, 0, self.rng.randrange(len(data) - 16)])
+                data = data[:begin] + b"header, 16 bytes" + data[begin + 16 :]
+                self.note(path, data)
+                os.pwrite(file.fileno(), b"header, 16 bytes", begin)
+            if self.rng.random() < 0.2:
+                os.rename(os.path.join(source, path), os.path.join(source, path + b"-renamed"))
+                self.world.contents[path + b"-renamed"] |= self.world.contents[path]
+                self.world.names.add(path + b"-renamed")
 
 
 class SourceRaces(Trouble):
