@@ -100,6 +100,8 @@ struct socket_hint {
 	u32 rtt_us;
 	/* Connections with one number are one bundle; 0: none. */
 	u32 bundle;
+	/* Whether it gives way to others. */
+	u32 background;
 };
 struct socket_hints {
 	int (*type)[24]; /* BPF_MAP_TYPE_SK_STORAGE */

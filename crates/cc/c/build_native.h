@@ -80,6 +80,7 @@ struct socket_hint {
 	u32 rate;
 	u32 rtt_us;
 	u32 bundle;
+	u32 background;
 };
 #define SOCKET_HINTS                                                                                                \
 	static void socket_hint(struct sock *sk, struct socket_hint *hint)                                          \

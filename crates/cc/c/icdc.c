@@ -37,6 +37,9 @@
  * Where others have had a quarter of C or more, trains leave at twice the rate, but below C: the first one that leaves no
  * queue shows that they have gone, and is believed without a second.
  *
+ * In the background COMPETE does not exist, and a queue that our trains do not leave halves the rate with each quarter of a round
+ * trip: after one or two round trips others have nearly everything. What they leave when they end is found by trains as ever.
+ *
  * Every eighth train of HOLD leaves so fast that it measures C again, at S = 4 C; so do the few
  * trains of COMPETE. Beside X it arrives at C S/(S + X).
  *
@@ -66,7 +69,8 @@ PARAMETER(u32, margin, 25, 5, 200, "share of what is free that is left alone, in
 PARAMETER(u32, excess, 4000, 200, 20000, "how long the queue behind a train may become, microseconds")
 PARAMETER(u32, known_rate, 0, 0, 0x7fffffff, "rate that the path is known to carry, kilobytes of payload per second; 0: not known")
 PARAMETER(u32, known_rtt, 0, 0, 60000000, "its least round-trip time, microseconds")
-PARAMETERS(margin, excess, known_rate, known_rtt)
+PARAMETER(u32, background, 0, 0, 1, "1: gives way to others that fill every queue; 0: shares the path with them")
+PARAMETERS(margin, excess, known_rate, known_rtt, background)
 
 SOCKET_HINTS
 
@@ -135,6 +139,9 @@ SOCKET_HINTS
 /* Round trips without a queue: after three it tries more, or there is nobody if it has nearly half; after 16 in any case. */
 #define QUEUE_GONE 3
 #define NOBODY 16
+
+/* In the background one part in so many of C is kept at least: with less, trains that show that others have gone last too long. */
+#define BACKGROUND_PART 64
 
 /* The least round-trip time is that of two periods of eight round trips: a queue that stands is told from a longer path
  * before. The bounds keep a period longer than a host's pauses and within the 16 bits of its begin. */
@@ -252,7 +259,9 @@ struct icdc {
 	u8 rounds;
 	u8 standing;
 	/* How many times trains have been doubled, as acknowledgements come in bunches. */
-	u8 bunched;
+	u8 bunched : 4;
+	/* Nothing is left to itself where others fill a queue: it does not COMPETE. */
+	u8 gives_way : 1;
 };
 CHECK_PRIVATE(struct icdc);
 
@@ -676,6 +685,8 @@ INLINE void icdc_tick(struct icdc *ca, const struct icdc_account *all)
 	} else if (ca->queue_us > icdc_standing(ca)) {
 		drain = ca->queue_us < base / 2 ? ca->queue_us : base / 2;
 		left = icdc_left(ca, packets, us, growth);
+		if (ca->gives_way)
+			left = icdc_least(left, ca->rate / 2);
 		if (target > left)
 			target = left;
 		target -= target * drain / (2 * base);
@@ -684,6 +695,8 @@ INLINE void icdc_tick(struct icdc *ca, const struct icdc_account *all)
 		target = ca->rate / 2;
 	if (target > (u64)ca->rate * 2)
 		target = (u64)ca->rate * 2;
+	if (ca->gives_way && target < ca->capacity / BACKGROUND_PART)
+		target = ca->capacity / BACKGROUND_PART;
 	ca->rate = target < RATE_MAX ? target : RATE_MAX;
 	if (ca->queue_us > icdc_standing(ca))
 		icdc_doubt(ca);
@@ -762,7 +775,9 @@ INLINE void icdc_end_round(struct icdc *ca, const struct icdc_account *all)
 			ca->rounds++;
 		else
 			ca->rounds = 0;
-		if (ca->rounds >= COMPETE_AFTER) {
+		if (ca->gives_way && ca->rounds > COMPETE_AFTER)
+			ca->rounds = COMPETE_AFTER;
+		if (!ca->gives_way && ca->rounds >= COMPETE_AFTER) {
 			ca->rounds = 0;
 			ca->mode = COMPETE;
 			ca->window = icdc_packets(delivered, base + ca->queue_us) + 4;
@@ -982,8 +997,10 @@ INLINE void icdc_resume(struct icdc *ca, const struct icdc_account *all, const s
 INLINE void icdc_begin(struct icdc *ca, const struct icdc_account *all, const struct socket_hint *hint, u32 rtt_us, u32 mss)
 {
 	u32 shortest = rtt_us / EXCESS_PART < EXCESS_LEAST_US ? EXCESS_LEAST_US : rtt_us / EXCESS_PART;
+	bool gives_way = ca->gives_way || hint->background || background;
 
 	__builtin_memset(ca, 0, sizeof(*ca));
+	ca->gives_way = gives_way;
 	ca->before_us = ~0U;
 	ca->period_us = rtt_us ? rtt_us : ~0U;
 	ca->period_ms = all->us / 1000;
@@ -1299,6 +1316,7 @@ INLINE bool icdc_join(struct sock *sk, struct icdc *ca, const struct socket_hint
 	}
 	__builtin_memset(ca, 0, sizeof(*ca));
 	ca->standing = UNCOUNTED;
+	ca->gives_way = hint->background || background;
 	ca->member.bundle = hint->bundle;
 	bundle_lock(bundle);
 	ca->member.number = ++bundle->joined;
@@ -1351,7 +1369,7 @@ OPERATION_1(void, init, struct sock *, sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct icdc *ca = inet_csk_ca(sk);
 	struct icdc_account own = icdc_own(tp);
-	struct socket_hint hint = {known_rate, known_rtt, 0};
+	struct socket_hint hint = {known_rate, known_rtt, 0, 0};
 
 	socket_hint(sk, &hint);
 	tp->snd_ssthresh = TCP_INFINITE_SSTHRESH;

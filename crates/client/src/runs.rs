@@ -303,7 +303,7 @@ fn open(
     let link = connect.link();
     account.add_connecting(clock::now() - begun);
     let mut link = link.map_err(AttemptError::Connect)?;
-    let tuned = send.map(|(send, privileges)| sender::tune(&link.control, send.congestion.as_deref(), privileges));
+    let tuned = send.map(|(send, privileges)| sender::tune(&link.control, sender::manner(send), privileges));
     let tuned = tuned.transpose().map_err(|error| AttemptError::Usage(error.to_string()))?.flatten();
     if let Some(text) = tuned.as_ref().and_then(Tuned::instead) {
         events(Event::Notice { text: text.to_owned() });

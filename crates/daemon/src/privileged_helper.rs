@@ -118,8 +118,9 @@ fn carry_out(request: HelpRequest, stream: &TcpStream, allowed: &AllowedCongesti
         HelpRequest::Congestion { algorithm, .. } if !allowed.allows(&algorithm) => {
             Content::Congestion(Err(format!("the daemon does not load {algorithm} (icdc serve --allow-cc)")))
         }
-        HelpRequest::Congestion { algorithm, known, bundle } => {
-            let hints = PathHints { known: known.map(Resumption::from), bundle: bundle.map(BundleNumber::of_number) };
+        HelpRequest::Congestion { algorithm, known, bundle, background } => {
+            let (known, bundle) = (known.map(Resumption::from), bundle.map(BundleNumber::of_number));
+            let hints = PathHints { known, bundle, background };
             let taken = congestion::set_ours(stream, &algorithm, &hints);
             Content::Congestion(taken.map(|SetResult { hold, has_hints }| {
                 if holds.is_empty() {

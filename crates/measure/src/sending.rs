@@ -18,7 +18,7 @@ use icdc_rate::path_ceiling::{State, Steering};
 use icdc_session::SessionError;
 use icdc_tcp::congestion::finds_the_rate;
 use icdc_tcp::{ConnectionState, Privileges, TcpInfo, clock};
-use icdc_tuning::{Tuned, observation, steering};
+use icdc_tuning::{SendingManner, Tuned, observation, steering};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::control_link::{ControlLink, Incoming, Next, Watched};
@@ -48,13 +48,14 @@ pub(super) fn prepare(
     privileges: &Privileges,
 ) -> Result<Tuned, String> {
     let congestion = order.congestion.as_deref();
+    let manner = SendingManner { congestion, background: false };
     let tuned = match order.window {
         Some(window) => {
             icdc_tcp::set_buffers(&*socket, window, ByteCount::ZERO).map_err(|error| error.to_string())?;
-            Tuned::choose(socket, congestion, privileges)
+            Tuned::choose(socket, manner, privileges)
         }
-        None if congestion.is_some() => Tuned::choose(socket, congestion, privileges),
-        None => Tuned::prepare(socket, congestion, privileges),
+        None if congestion.is_some() => Tuned::choose(socket, manner, privileges),
+        None => Tuned::prepare(socket, manner, privileges),
     };
     let tuned = tuned.map_err(|error| error.to_string())?;
     if let Some(share) = share(order) {

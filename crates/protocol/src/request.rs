@@ -174,6 +174,8 @@ pub struct SendOptions {
     pub known_digests: bool,
     /// Compression of the data on its way.
     pub compress: Compress,
+    /// Whether the transfer gives way to other traffic on its path.
+    pub background: bool,
 }
 
 /// Options of a transfer for the end that receives.

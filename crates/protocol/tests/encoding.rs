@@ -213,6 +213,7 @@ fn requests() -> Vec<Message> {
         owner_names: true,
         known_digests: true,
         compress: Compress::Level(3),
+        background: true,
     };
     let receive = ReceiveOptions {
         verify: true,

@@ -27,6 +27,9 @@
 //! | whether more members would carry more | `scarcity.rs` |
 //! | which members send the last blocks | `last_blocks.rs` |
 //!
+//! In the background ([`Bundle::in_background`]) there is no COMPETE: where others fill the queue, they get
+//! nearly everything.
+//!
 //! To other traffic a bundle is one flow: its delivery, losses and bytes in flight are sums over
 //! its members, and their ceilings add up to one total. Members may join and leave; what a member
 //! delivered before it left stays in the sum.
@@ -185,6 +188,8 @@ pub struct Bundle {
     /// Capacity that was measured beside flows that fill queues, and until when it is used if they
     /// return; `None` if none was.
     shared: Option<(Rate, Time)>,
+    /// Whether it gives way to others: there is no COMPETE.
+    gives_way: bool,
     next: Time,
 }
 
@@ -205,6 +210,7 @@ impl Bundle {
             carried: [Rate::ZERO; RATE_ROUNDS],
             scarcity: Scarcity::default(),
             shared: None,
+            gives_way: false,
             next: Time::ORIGIN,
         }
     }
@@ -214,6 +220,17 @@ impl Bundle {
     pub fn resuming(known: Rate) -> Self {
         let steering = Steering::resuming(known).without_search();
         Self::with(Phase::Steered { steering, search: Search::new(Time::ORIGIN, known) })
+    }
+
+    /// This bundle, which has not begun, giving way to others: a queue that does not drain makes it leave them nearly
+    /// everything, and there is no COMPETE.
+    #[must_use]
+    pub fn in_background(mut self) -> Self {
+        self.gives_way = true;
+        if let Phase::Steered { steering, .. } = &mut self.phase {
+            *steering = std::mem::take(steering).giving_way();
+        }
+        self
     }
 
     /// Capacity of the path; `None` in CLIMB and COMPETE, and until a remembered rate is confirmed.
@@ -296,7 +313,8 @@ impl Bundle {
         match &mut self.phase {
             Phase::Climb(climb) => {
                 let Verdict { capacity, reason } = climb.update(aggregate)?;
-                let steering = Steering::holding(capacity);
+                let held = Steering::holding(capacity);
+                let steering = if self.gives_way { held.giving_way() } else { held };
                 let decision = Decision { state: State::Hold, ceiling: steering.ceiling(), reason };
                 self.phase = Phase::Steered { steering, search: Search::new(aggregate.settled(), capacity) };
                 Some(decision)
@@ -320,6 +338,9 @@ impl Bundle {
     /// The `decision` of STEERED, after a change to COMPETE if it reduces for a queue of others:
     /// one that earlier reductions have not shortened, or one of others that have returned.
     fn compete_if_futile(&mut self, decision: Decision, now: Time) -> Decision {
+        if self.gives_way {
+            return decision;
+        }
         let Phase::Steered { steering, search } = &mut self.phase else { return decision };
         let Some(ceiling) = decision.ceiling.filter(|_| decision.reason == Reason::QueueGrew) else { return decision };
         let have_returned =

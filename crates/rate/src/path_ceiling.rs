@@ -111,6 +111,10 @@ const FALLEN_THRESHOLD: Ratio = Ratio::new(3, 4);
 /// `one_round_trip_leaves_a_third_of_the_ceiling` fails (and 1 more test); at 1 test
 /// `it_follows_what_others_take_and_give_back` fails (and 2 more tests).
 const LEAST_KEPT: Ratio = Ratio::new(1, 2);
+/// Divisor of the greatest capacity that gives the least ceiling of one that gives way: with less, trains that
+/// would show that others have gone are too short. Chosen: at 128 test
+/// `in_the_background_a_bundle_leaves_the_path_to_others` fails.
+const BACKGROUND_DIVISOR: u64 = 64;
 /// Round trips in which a queue of one round trip drains at the reduced ceiling. Chosen: at 8 test
 /// `a_queue_that_drains_is_left_to_and_drains_as_fast_as_the_path_is` fails; at 2 no test fails.
 const DRAIN_ROUNDS: u64 = 4;
@@ -286,6 +290,8 @@ pub struct Steering {
     delivery: Delivery,
     /// Round trips in a row in which the window was too small for the ceiling.
     closed: u32,
+    /// Whether a queue that does not drain is left to others.
+    gives_way: bool,
 }
 
 /// State of the controller before a queue built up, which is restored if the queue turns out to be
@@ -375,6 +381,7 @@ impl Default for Steering {
             heeded: Time::ORIGIN,
             delivery: Delivery::default(),
             closed: 0,
+            gives_way: false,
         }
     }
 }
@@ -396,6 +403,11 @@ impl Steering {
             capacity: Capacity { rate: capacity, most: None, greatest: Rate::ZERO, fallen: false },
             ..Self::default().without_search()
         }
+    }
+
+    /// This controller leaving a queue that does not drain to others: each reduction leaves them half of what it had.
+    pub(crate) fn giving_way(self) -> Self {
+        Self { gives_way: true, ..self }
     }
 
     /// This controller without probes: the caller searches for a higher capacity.
@@ -594,7 +606,7 @@ impl Steering {
     /// earlier reductions did not shorten the queue, which is then counted as that of others.
     fn reduce(&mut self, seen: &Sample) -> Option<Decision> {
         self.queue.reductions += 1;
-        if self.queue.reductions > FUTILE_REDUCTIONS && !seen.losses {
+        if self.queue.reductions > FUTILE_REDUCTIONS && !seen.losses && !self.gives_way {
             self.queue.reductions = 0;
             self.queue.foreign += seen.queue;
             self.search.divisor = LAST_PROBE_DIVISOR;
@@ -603,6 +615,8 @@ impl Steering {
         let before = self.capacity.rate;
         // From a standing queue more is delivered than others leave free.
         let limited = if self.queue.sudden { Sample { rate: seen.rate.min(before), ..*seen } } else { *seen };
+        let limited =
+            if self.gives_way { Sample { rate: limited.rate.min(before * LEAST_KEPT), ..limited } } else { limited };
         let decision = match self.queue.reductions {
             1 if seen.losses => self.found(seen, Reason::Losses),
             1 => self.doubtful(seen),
@@ -688,7 +702,7 @@ impl Steering {
     /// about [`DRAIN_ROUNDS`] round trips.
     fn found(&mut self, seen: &Sample, reason: Reason) -> Decision {
         let base = seen.base;
-        let least = (seen.packet * LEAST_PACKETS) / base;
+        let least = self.least(seen);
         let carried = self.capacity.most.map_or(seen.rate, |most| seen.rate.min(most));
         self.capacity.rate = carried.max(self.capacity.rate * LEAST_KEPT).max(least);
         if reason != Reason::NoGrowth {
@@ -699,6 +713,12 @@ impl Steering {
         let drained =
             drain.scaled(seen.queue.min(base).as_nanos(), (base * DRAIN_ROUNDS).as_nanos()).min(level * LARGEST_DRAIN);
         self.set(Phase::HOLD, (level - drained).max(least), reason)
+    }
+
+    /// Least ceiling after a reduction.
+    fn least(&self, seen: &Sample) -> Rate {
+        let least = (seen.packet * LEAST_PACKETS) / seen.base;
+        if self.gives_way { least.max(self.capacity.greatest / BACKGROUND_DIVISOR) } else { least }
     }
 
     /// Enters a phase with this ceiling, `None` for none, and begins to measure the greatest

@@ -75,6 +75,8 @@ pub enum HelpRequest {
         known: Option<KnownPath>,
         /// Number of the bundle of connections to which the socket belongs, if there is one.
         bundle: Option<NonZeroU32>,
+        /// Whether the socket gives way to other traffic on its path.
+        background: bool,
     },
     /// Hand on the data connections that show these proofs; no socket comes with the request.
     Expect(Vec<Proof>),
@@ -173,6 +175,7 @@ impl HelpRequest {
             algorithm,
             known: hints.known.map(KnownPath::from),
             bundle: hints.bundle.map(BundleNumber::number),
+            background: hints.background,
         }
     }
 }

@@ -14,7 +14,7 @@ use icdc_protocol::validate::clip;
 use icdc_session::SessionError;
 use icdc_transfer::sender::{self, SendingLink};
 use icdc_transfer::{Account, EventSink, Notary, Run, receiver, summary};
-use icdc_tuning::Tuned;
+use icdc_tuning::{SendingManner, Tuned};
 
 use icdc_client::Scratch;
 
@@ -86,7 +86,7 @@ fn list(link: Link, request: &ListRequest, session: RunningSession<'_>) -> Resul
         }
     };
     // Without this the names would come more slowly, but they would come.
-    let tuned = sender::tune(&link.control, None, registered.privileges());
+    let tuned = sender::tune(&link.control, SendingManner::default(), registered.privileges());
     if let Err(error) = &tuned {
         tracing::info!(peer = %link.control.peer(), "{error}");
     }
@@ -196,7 +196,7 @@ fn send(
     let (congestion, refused) = rights.congestion.judge(options.congestion.as_deref());
     options.congestion = congestion.map(str::to_owned);
     let privileges = registered.privileges();
-    let tuned = match sender::tune(&link.control, options.congestion.as_deref(), privileges) {
+    let tuned = match sender::tune(&link.control, sender::manner(&options), privileges) {
         Ok(tuned) => tuned,
         Err(error) => {
             let refusal = Refusal::new(RefusalKind::NotAllowed, error.to_string());

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use icdc_cc::native::Connection;
 use icdc_path::{DelayLine, Direction, Fate, Frame};
-use icdc_rate::bundle::Number;
+use icdc_rate::bundle::{Bundle, Number};
 use icdc_rate::ceilings::Ceilings;
 use icdc_rate::controller::{self, Action, ConnectionInfo, Controller, Mode, Observed, Pending, Ticked};
 use icdc_rate::disk_ceiling::RingState;
@@ -68,6 +68,8 @@ struct Engine<'o, O> {
     observer: &'o mut O,
 }
 
+/// Parameter of algorithms that can give way by themselves.
+const BACKGROUND: &str = "background";
 /// State of a receiver's disk ring in which nothing ever waits, for the controllers: there is no
 /// disk in a simulation.
 const NO_RING: RingState = RingState { waiting: 0, blocks: 0, size: ByteCount::ZERO, drained: None };
@@ -75,14 +77,15 @@ const NO_RING: RingState = RingState { waiting: 0, blocks: 0, size: ByteCount::Z
 /// Makes the rate controller of an application that steers the connections of a bundle as one. Its
 /// actions for the number [`controller::FIRST`] alone, which count processors and retire slow
 /// connections, are not requested here.
-fn steered_as_one() -> Controller {
+fn steered_as_one(background: bool) -> Controller {
     let setup = controller::Setup {
         is_local: false,
         processors: 1,
         block: ByteCount::from_mib(4),
         feedback_interval: Span::from_millis(100),
     };
-    Controller::new(Mode::Bundle(Box::default()), setup, Ceilings::default())
+    let bundle = if background { Bundle::default().in_background() } else { Bundle::default() };
+    Controller::new(Mode::Bundle(Box::new(bundle)), setup, Ceilings::default())
 }
 
 /// Number of round trips in which a connection is opened: the handshakes of TCP and of TLS.
@@ -103,6 +106,7 @@ struct Lane {
     opening: Span,
     phase: Phase,
     bundle: Option<u8>,
+    background: bool,
     /// Time of the application's next tick.
     next_tick: Time,
     /// Time at which the application ends.
@@ -140,8 +144,11 @@ enum Event {
 impl Lane {
     /// Makes a flow that has not started, with its algorithm, receive window and times.
     fn new(simulation: &Simulation, flow: &Flow) -> Result<Self, SimulationError> {
-        let parameters: Vec<(&str, i64)> =
+        let mut parameters: Vec<(&str, i64)> =
             flow.parameters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        if flow.background && flow.algorithm.parameters().iter().any(|parameter| parameter.name == BACKGROUND) {
+            parameters.push((BACKGROUND, 1));
+        }
         let mut algorithm = Connection::new(flow.algorithm, &parameters)?;
         // Some steer their bundles themselves; to them 0 is none.
         let is_steered = flow.algorithm.name != "icdc";
@@ -169,6 +176,7 @@ impl Lane {
             opening: round_trip * OPENING,
             phase: Phase::Waiting,
             bundle,
+            background: flow.background,
             next_tick: if bundle.is_some() && !flow.is_spare { Time::ORIGIN + flow.start } else { Time::MAX },
             stop: flow.stop.map_or(Time::MAX, |stop| Time::ORIGIN + stop),
             line: Time::MAX,
@@ -295,7 +303,8 @@ impl<O: Observer> Engine<'_, O> {
             .filter(|(_, lane)| of_bundle(lane))
             .map(|(index, lane)| ConnectionInfo { number: index as Number, tcp: Some(lane.sender.observe(now)) })
             .collect();
-        let controller = self.controllers.entry(number).or_insert_with(steered_as_one);
+        let background = self.lanes.iter().any(|lane| lane.bundle == Some(number) && lane.background);
+        let controller = self.controllers.entry(number).or_insert_with(|| steered_as_one(background));
         let pending = Pending::default();
         let observed = Observed { connections: &connections, ring: &NO_RING, pending: &pending, user: None };
         let Ticked { actions, next } = controller.on_tick(now, observed);

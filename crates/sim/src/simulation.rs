@@ -55,6 +55,9 @@ pub struct Flow {
     /// another algorithm the application steers their ceilings together by
     /// [`icdc_rate::controller`]. All are from one sending host. `None` for a flow by itself.
     pub bundle: Option<u8>,
+    /// Whether the flow gives way to others; a bundle does if any of its flows does. Without effect on a flow
+    /// whose algorithm cannot, and that is in no bundle.
+    pub background: bool,
     /// Whether the flow is opened only when the application finds that its bundle needs more
     /// members; without a bundle, or with `icdc`, it is never opened.
     pub is_spare: bool,
@@ -102,6 +105,7 @@ impl Flow {
             extra_delay: Span::ZERO,
             rate: None,
             bundle: None,
+            background: false,
             is_spare: false,
             window,
             pauses: Vec::new(),

@@ -222,3 +222,16 @@ fn beside_a_privileged_connection_neither_starves() {
         assert!(ours > 0.25 && theirs > 0.25, "{count}: {ours} {theirs}");
     }
 }
+
+#[test]
+fn in_the_background_a_bundle_leaves_the_path_to_others() {
+    for count in [1, 4] {
+        let ends = Flow { start: Span::from_secs(10), stop: Some(Span::from_secs(25)), ..cubic(AMPLE) };
+        let members = as_many_as_it_needs(count).into_iter().map(|flow| Flow { background: true, ..flow }).collect();
+        let seen = NEAR.run(members, vec![ends]);
+        let [before, beside, after] = [(8, 10), (15, 25), (28, 38)].map(|(from, to)| seen.between(from, to));
+        assert!(before.0 > 0.9, "{count}: alone {before:?}");
+        assert!(beside.1 > 0.95, "{count}: beside CUBIC {beside:?}");
+        assert!(after.0 > 0.9, "{count}: after CUBIC {after:?}");
+    }
+}

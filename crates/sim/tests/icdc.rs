@@ -295,3 +295,39 @@ fn a_step_down_by_half_fits_into_a_queue_of_three_quarters_of_a_round_trip() {
         assert_eq!(seen.outcome.forward.dropped, 0, "{mbit} Mbit/s, {rtt} ms");
     }
 }
+
+#[test]
+fn in_the_background_it_leaves_the_path_to_others_within_two_round_trips_and_takes_it_back() {
+    for (mbit, rtt, queue) in [(1000, 50, 6_250_000), (100, 50, 625_000), (1000, 50, 1_500_000)] {
+        let name = format!("{mbit} Mbit/s, {rtt} ms, queue {queue}");
+        let path = Path { seconds: 60, ..Path::new(mbit, rtt, queue) };
+        let background = || Flow { background: true, ..flow("icdc") };
+        let alone = path.run(vec![background()]).steady(0);
+        assert!(alone > 0.97, "{name}: alone {alone}");
+        let cubic = Flow { start: Span::from_secs(10), stop: Some(Span::from_secs(40)), ..flow("cubic") };
+        let (without, beside) = (path.run(vec![cubic.clone()]), path.run(vec![cubic, background()]));
+        let mean = |seen: &Seen, flow: usize, seconds: std::ops::Range<u64>| {
+            let rounds = seconds.start * 1000 / rtt..seconds.end * 1000 / rtt;
+            let count = rounds.clone().count() as f64;
+            rounds.map(|round| seen.share(flow, round as usize)).sum::<f64>() / count
+        };
+        let kept = mean(&beside, 0, 20..40) / mean(&without, 0, 20..40);
+        assert!(kept > 0.96, "{name}: CUBIC keeps {kept}");
+        // Of the round trip after that in which CUBIC has a tenth comes the first queue.
+        let tenth = (10_000 / rtt as usize..).find(|round| beside.share(0, *round) >= 0.1).unwrap();
+        let after = beside.share(1, tenth + 3);
+        assert!(after < 0.4, "{name}: {after} two round trips after the first queue");
+        let back = mean(&beside, 1, 45..59);
+        assert!(back > 0.9, "{name}: {back} when CUBIC has ended");
+    }
+}
+
+#[test]
+fn in_the_background_a_host_that_pauses_is_not_taken_for_others() {
+    for (of, runs, still) in [(Pausing::Sender, 125_000, 10_000), (Pausing::Acknowledgements, 1_000_000, 33_000)] {
+        let path = Path { seconds: 40, ..Path::new(1000, 50, 6_250_000) };
+        let share = |background| path.run(vec![Flow { background, ..pausing(of, runs, still, 40_000, 3) }]).steady(0);
+        let (usual, background) = (share(false), share(true));
+        assert!(background > usual * 0.9, "{background} for {usual}");
+    }
+}

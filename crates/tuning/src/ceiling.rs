@@ -17,10 +17,11 @@ pub fn steering(known: Option<Resumption>) -> Steering {
 }
 
 /// New controller that finds the rate of several connections together, beginning with what is
-/// known of their path.
+/// known of their path; one in the `background` gives way to others.
 #[must_use]
-pub fn bundle(known: Option<Resumption>) -> Bundle {
-    known.map_or_else(Bundle::default, |known| Bundle::resuming(known.rate))
+pub fn bundle(known: Option<Resumption>, background: bool) -> Bundle {
+    let bundle = known.map_or_else(Bundle::default, |known| Bundle::resuming(known.rate));
+    if background { bundle.in_background() } else { bundle }
 }
 
 /// Converts the kernel's statistics of a connection to the state of a member of a [`Bundle`];

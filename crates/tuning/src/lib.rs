@@ -24,4 +24,4 @@ mod stand_in;
 pub mod state_file;
 
 pub use ceiling::{bundle, member, observation, steering};
-pub use sending_connection::Tuned;
+pub use sending_connection::{SendingManner, Tuned};

@@ -14,6 +14,15 @@ use icdc_units::Time;
 use crate::stand_in::{StandIn, gains_by_run_up};
 use crate::{buffers, known_paths};
 
+/// How a connection is to send: its congestion control, and whether it gives way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendingManner<'a> {
+    /// Name of the congestion control; `None` for the best that is available.
+    pub congestion: Option<&'a str>,
+    /// Whether it gives way to other traffic on its path, if the best congestion control can.
+    pub background: bool,
+}
+
 /// A TCP connection for sending, whose congestion control has been chosen. What was loaded for it
 /// stays loaded as long as this exists.
 pub struct Tuned {
@@ -33,11 +42,11 @@ impl Tuned {
     /// As [`choose`](Self::choose).
     pub fn prepare(
         socket: Arc<TcpStream>,
-        congestion: Option<&str>,
+        manner: SendingManner<'_>,
         privileges: &Privileges,
     ) -> Result<Self, CongestionError> {
         buffers::prepare_to_send(&socket, privileges);
-        Self::choose(socket, congestion, privileges)
+        Self::choose(socket, manner, privileges)
     }
 
     /// Prepares a connection as [`prepare`](Self::prepare), beside others: where the best
@@ -47,12 +56,12 @@ impl Tuned {
     /// As [`choose`](Self::choose).
     pub fn prepare_beside(
         socket: Arc<TcpStream>,
-        congestion: Option<&str>,
+        manner: SendingManner<'_>,
         bundle: BundleNumber,
         privileges: &Privileges,
     ) -> Result<Self, CongestionError> {
         buffers::prepare_to_send(&socket, privileges);
-        Self::choose_beside(socket, congestion, bundle, privileges)
+        Self::choose_beside(socket, manner, bundle, privileges)
     }
 
     /// Chooses the congestion control of a connection by its name; it is loaded if necessary.
@@ -63,25 +72,27 @@ impl Tuned {
     /// Neither the kernel nor icdc has it; the text says what there is.
     pub fn choose(
         socket: Arc<TcpStream>,
-        congestion: Option<&str>,
+        manner: SendingManner<'_>,
         privileges: &Privileges,
     ) -> Result<Self, CongestionError> {
-        Self::choose_beside(socket, congestion, BundleNumber::random(), privileges)
+        Self::choose_beside(socket, manner, BundleNumber::random(), privileges)
     }
 
     /// Chooses as [`choose`](Self::choose), with the bundle of connections that the best congestion
     /// control may count this one to.
     fn choose_beside(
         socket: Arc<TcpStream>,
-        congestion: Option<&str>,
+        manner: SendingManner<'_>,
         bundle: BundleNumber,
         privileges: &Privileges,
     ) -> Result<Self, CongestionError> {
+        let SendingManner { congestion, background } = manner;
         let (chosen, known) = match congestion {
             Some(name) => (congestion::choose(&*socket, name, privileges)?, None),
             None => {
                 let known = known_paths::resume(&socket, privileges);
-                (congestion::choose_best(&*socket, PathHints { known, bundle: Some(bundle) }, privileges)?, known)
+                let hints = PathHints { known, bundle: Some(bundle), background };
+                (congestion::choose_best(&*socket, hints, privileges)?, known)
             }
         };
         let bundle = Some(bundle).filter(|_| chosen.has_hints);

@@ -87,6 +87,10 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "NAME|auto", default_value = "auto", value_parser = congestion, help_heading = "Speed")]
     pub(crate) cc: Congestion,
 
+    /// Give way to other traffic on the path: take only what others leave, and nearly nothing where they fill it
+    #[arg(long, conflicts_with = "cc", help_heading = "Speed")]
+    pub(crate) background: bool,
+
     /// Number of TCP connections. By default, as many as the path needs with the kernels' socket
     /// buffers; all of them share one rate
     #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = streams, help_heading = "Speed")]

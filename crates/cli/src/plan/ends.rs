@@ -35,6 +35,7 @@ pub(super) fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions 
         prune_empty_dirs: arguments.prune_empty_dirs,
         owner_names: false,
         known_digests: uses_known_digests(arguments),
+        background: arguments.background,
         compress: if arguments.compress_auto { Compress::Auto } else { arguments.compress },
     }
 }

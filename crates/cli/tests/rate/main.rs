@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
 mod auto;
+mod background;
 mod relayed;
 mod round_trips;
 mod streams;

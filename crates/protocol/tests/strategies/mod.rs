@@ -468,7 +468,7 @@ fn mirrored() -> impl Strategy<Value = Mirrored> {
 
 fn send_options() -> BoxedStrategy<SendOptions> {
     let congestion = || option::of(Just("icdc_highspeed".to_owned()));
-    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 6]>(), mirrored(), compress()));
+    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 7]>(), mirrored(), compress()));
     let usual = (choice(), preserve(), rest(), option::of(any::<Digest>())).prop_map(
         |(
             choice,
@@ -477,7 +477,11 @@ fn send_options() -> BoxedStrategy<SendOptions> {
                 rate,
                 congestion,
                 streams,
-                ([dry_run, buffered, moves, prune_empty_dirs, owner_names, known_digests], mirrored, compress),
+                (
+                    [dry_run, buffered, moves, prune_empty_dirs, owner_names, known_digests, background],
+                    mirrored,
+                    compress,
+                ),
             ),
             listed,
         )| SendOptions {
@@ -496,6 +500,7 @@ fn send_options() -> BoxedStrategy<SendOptions> {
             known_digests,
             owner_names,
             compress,
+            background,
         },
     );
     let without_disks = (diskless(), rest()).prop_map(|(diskless, (rate, congestion, streams, _))| SendOptions {

@@ -139,7 +139,7 @@ pub fn begin_anew(fd: &impl AsFd, known: Resumption) -> bool {
         fd,
         algorithm,
         held(algorithm).map(|hold| hold.loaded).as_deref(),
-        &PathHints { known: Some(known), bundle: None },
+        &PathHints { known: Some(known), ..PathHints::default() },
     );
     // Only a socket that takes the algorithm asks what is known.
     let anew = set_congestion(fd, PLAIN).and_then(|()| set_congestion(fd, &name));

@@ -13,6 +13,8 @@ pub struct PathHints {
     pub known: Option<Resumption>,
     /// Bundle of connections that the socket belongs to; `None` for a connection by itself.
     pub bundle: Option<BundleNumber>,
+    /// Whether the socket gives way to other traffic on its path.
+    pub background: bool,
 }
 
 impl PathHints {

@@ -17,7 +17,7 @@ use icdc_rate::bundle::{Number, Owed};
 use icdc_rate::controller::Pending;
 use icdc_session::SessionError;
 use icdc_tcp::TcpInfo;
-use icdc_tuning::Tuned;
+use icdc_tuning::{SendingManner, Tuned};
 use icdc_units::{ByteCount, Span, Time};
 
 use super::executor::{Executor, Outgoing};
@@ -53,8 +53,7 @@ pub(super) struct Connections<'a> {
     handed: [Handed; CONNECTIONS],
     /// Signals of the end of the connections after the first.
     serving: Mutex<Vec<Ended>>,
-    /// Kernel name of the congestion control; `None` for the best available.
-    congestion: Option<&'a str>,
+    manner: SendingManner<'a>,
 }
 
 /// Counters of the payload that one connection was handed.
@@ -119,11 +118,11 @@ impl<'a> Connections<'a> {
         account: &'a Account,
         Outgoing { data, parts, wake }: Outgoing,
         steering: Steering<'a>,
-        congestion: Option<&'a str>,
+        manner: SendingManner<'a>,
     ) -> Self {
         let (bytes_sent, serving) = (AtomicU64::new(0), Mutex::default());
         let handed = std::array::from_fn(|_| Handed::default());
-        Self { executor, account, steering, wake, data, parts, bytes_sent, handed, serving, congestion }
+        Self { executor, account, steering, wake, data, parts, bytes_sent, handed, serving, manner }
     }
 
     /// Payload bytes handed to the sockets of all connections, before they were compressed.
@@ -202,7 +201,7 @@ impl<'a> Connections<'a> {
             return control.shutdown();
         }
         let bundle = self.executor.tuned.as_ref().and_then(Tuned::bundle);
-        let tuned = tune_beside(&control, self.congestion, bundle, &self.executor.privileges).unwrap_or_else(|error| {
+        let tuned = tune_beside(&control, self.manner, bundle, &self.executor.privileges).unwrap_or_else(|error| {
             tracing::debug!("a further connection keeps its congestion control: {error}");
             None
         });

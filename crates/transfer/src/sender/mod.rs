@@ -65,7 +65,7 @@ use icdc_rate::known_paths::PathWatch;
 use icdc_session::SessionError;
 use icdc_session::sender::{Counts, Need, Sender, Settings, Window};
 use icdc_stop::StopSignal;
-use icdc_tuning::Tuned;
+use icdc_tuning::{SendingManner, Tuned};
 use icdc_units::{ByteCount, Time};
 
 use self::chosen::Chosen;
@@ -193,7 +193,7 @@ fn send(
     executor.announced_owners = accounts.map(|accounts| Mutex::new(AnnouncedOwners::new(accounts)));
     let Queues { outgoing, work } = queues;
     let steering = Steering::new(&executor, options, ceiling, joining.wanted);
-    let connections = Connections::new(&executor, account, outgoing, steering, options.congestion.as_deref());
+    let connections = Connections::new(&executor, account, outgoing, steering, manner(options));
     let watch = Watch { joined: joining.joined, start: account.start(), stop };
     let found = FoundSources { roots, problems, options, selection: selection.clone(), listed };
     executor.followed.iter().for_each(|queue| queue.begin_session());
@@ -223,6 +223,12 @@ fn send(
     let mut counts = executor.counts();
     executor.followed.iter().for_each(|queue| counts.add(&queue.take_carried()));
     Ok(Sent { counts, tree, only })
+}
+
+/// How the connections of a session with these options send.
+#[must_use]
+pub fn manner(options: &SendOptions) -> SendingManner<'_> {
+    SendingManner { congestion: options.congestion.as_deref(), background: options.background }
 }
 
 /// The state machine of a session that sends these sources.

@@ -9,7 +9,7 @@ use icdc_rate::connection_count::{KERNEL_BUFFERS, needed};
 use icdc_rate::controller::Controller;
 use icdc_tcp::congestion::BundleNumber;
 use icdc_tcp::{CongestionError, Privileges};
-use icdc_tuning::Tuned;
+use icdc_tuning::{SendingManner, Tuned};
 
 /// First connection of a sending session, ready to send, with the tuning of its socket.
 pub struct SendingLink {
@@ -46,8 +46,7 @@ impl SendingLink {
     }
 }
 
-/// Prepares a link for sending, with the congestion control `congestion`, or else the best
-/// available; `None` for a link that is not TCP.
+/// Prepares a link for sending in this manner; `None` for a link that is not TCP.
 ///
 /// Where the receiver offers so little that the path needs several connections, the system's own is
 /// the best: all of them are steered as one ([`icdc_rate::bundle`]).
@@ -56,12 +55,12 @@ impl SendingLink {
 /// As [`Tuned::choose`].
 pub fn tune(
     control: &LinkControl,
-    congestion: Option<&str>,
+    manner: SendingManner<'_>,
     privileges: &Privileges,
 ) -> Result<Option<Tuned>, CongestionError> {
-    let prepare = |socket: &Arc<TcpStream>| match congestion {
+    let prepare = |socket: &Arc<TcpStream>| match manner.congestion {
         None if is_bound_by_receiver(control) => Tuned::prepare_plain(Arc::clone(socket), privileges),
-        _ => Tuned::prepare(Arc::clone(socket), congestion, privileges),
+        _ => Tuned::prepare(Arc::clone(socket), manner, privileges),
     };
     control.socket().map(prepare).transpose()
 }
@@ -74,11 +73,11 @@ fn is_bound_by_receiver(control: &LinkControl) -> bool {
 /// Prepares a link beside others for sending, as [`tune`], in their bundle if there is one.
 pub(super) fn tune_beside(
     control: &LinkControl,
-    congestion: Option<&str>,
+    manner: SendingManner<'_>,
     bundle: Option<BundleNumber>,
     privileges: &Privileges,
 ) -> Result<Option<Tuned>, CongestionError> {
-    let Some(bundle) = bundle else { return tune(control, congestion, privileges) };
-    let prepare = |socket: &Arc<TcpStream>| Tuned::prepare_beside(Arc::clone(socket), congestion, bundle, privileges);
+    let Some(bundle) = bundle else { return tune(control, manner, privileges) };
+    let prepare = |socket: &Arc<TcpStream>| Tuned::prepare_beside(Arc::clone(socket), manner, bundle, privileges);
     control.socket().map(prepare).transpose()
 }

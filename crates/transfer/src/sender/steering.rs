@@ -255,7 +255,7 @@ fn mode(link: &LinkControl, tuned: Option<&Tuned>, options: &SendOptions) -> Mod
     if options.congestion.is_some() || !is_long {
         return Mode::PerConnection;
     }
-    Mode::Bundle(Box::new(bundle(tuned.and_then(Tuned::known_path))))
+    Mode::Bundle(Box::new(bundle(tuned.and_then(Tuned::known_path), options.background)))
 }
 
 /// Excerpt of a connection's TCP statistics for the rate controller.

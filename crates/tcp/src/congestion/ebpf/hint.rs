@@ -44,14 +44,13 @@ pub(in crate::congestion) fn tell(
 }
 
 /// Encodes hints as `struct socket_hint`: rate in kilobytes per second, round-trip time in
-/// microseconds, and the number of the bundle; 0 for what is unknown.
-fn value(hints: &PathHints) -> [u8; 12] {
+/// microseconds, the number of the bundle, and whether it gives way; 0 for what is unknown.
+fn value(hints: &PathHints) -> [u8; 16] {
     let known = hints.known.map(|known| [known.rate.as_bytes_per_second() / 1000, known.round_trip.as_micros()]);
     let [rate, round_trip] = known.unwrap_or_default().map(|word| u32::try_from(word).unwrap_or(u32::MAX));
-    let mut value = [0; 12];
-    for (bytes, word) in
-        value.chunks_exact_mut(4).zip([rate, round_trip, hints.bundle.map_or(0, |bundle| bundle.number().get())])
-    {
+    let bundle = hints.bundle.map_or(0, |bundle| bundle.number().get());
+    let mut value = [0; 16];
+    for (bytes, word) in value.chunks_exact_mut(4).zip([rate, round_trip, bundle, hints.background.into()]) {
         bytes.copy_from_slice(&word.to_ne_bytes());
     }
     value
@@ -93,14 +92,15 @@ mod tests {
     fn the_value_is_in_the_algorithm_s_units() {
         let known = Resumption { rate: Rate::from_bits_per_second(915_000_000), round_trip: Span::from_millis(300) };
         let words = |known| {
-            let value = value(&PathHints { known: Some(known), bundle: None });
+            let value = value(&PathHints { known: Some(known), ..PathHints::default() });
             let word = |at: usize| u32::from_ne_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]]);
-            [word(0), word(4), word(8)]
+            [word(0), word(4), word(8), word(12)]
         };
-        assert_eq!(words(known), [114_375, 300_000, 0]);
+        assert_eq!(words(known), [114_375, 300_000, 0, 0]);
         let endless = Resumption { rate: Rate::MAX, round_trip: Span::MAX };
-        assert_eq!(words(endless), [u32::MAX, u32::MAX, 0]);
+        assert_eq!(words(endless), [u32::MAX, u32::MAX, 0, 0]);
         let bundle = BundleNumber::random();
-        assert_eq!(value(&PathHints { known: None, bundle: Some(bundle) })[8..], bundle.number().get().to_ne_bytes());
+        let told = value(&PathHints { known: None, bundle: Some(bundle), background: true });
+        assert_eq!((&told[8..12], &told[12..]), (&bundle.number().get().to_ne_bytes()[..], &1_u32.to_ne_bytes()[..]));
     }
 }
