@@ -42,14 +42,15 @@ fn watch_for(
     announcement: &'static str,
     code: u8,
 ) -> io::Result<()> {
-    watch_stages(signals, vec![(stop.clone(), announcement)], console, code)
+    watch_stages(signals, vec![(stop.clone(), announcement)], || false, console, code)
 }
 
 /// Watches for signals on a thread of its own. Each makes the next of the requests and prints its
-/// text; one more ends the process with `code`.
+/// text, or all of them if it `hastens`; one more ends the process with `code`.
 fn watch_stages(
     signals: &[i32],
     requests: Vec<(StopSignal, &'static str)>,
+    hastens: impl Fn() -> bool + Send + 'static,
     console: &Console,
     code: u8,
 ) -> io::Result<()> {
@@ -62,9 +63,9 @@ fn watch_stages(
             if !is_first && signal == SIGHUP {
                 continue;
             }
-            let Some((request, announcement)) = requests.iter().find(|(request, _)| !request.is_requested()) else {
-                signal_hook::low_level::exit(code.into())
-            };
+            let mut left = requests.iter().filter(|(request, _)| !request.is_requested());
+            let next = if hastens() { left.next_back() } else { left.next() };
+            let Some((request, announcement)) = next else { signal_hook::low_level::exit(code.into()) };
             console.complain(announcement);
             request.request();
         }
@@ -73,15 +74,17 @@ fn watch_stages(
 }
 
 /// Watches for the same signals as [`watch_with_terminal`] where sources are followed: the first one asks for the end of
-/// the following by `finish`, the second for a clean stop. The announcements are what the user is told then.
+/// the following by `finish`, the second for a clean stop, as the first one does while the copy is paused, in which nothing more
+/// could arrive. The announcements are what the user is told then.
 pub(crate) fn watch_following(
     finish: &StopSignal,
     stop: &StopSignal,
     console: &Console,
+    is_paused: impl Fn() -> bool + Send + 'static,
     [finishing, stopping]: [&'static str; 2],
 ) {
     let requests = vec![(finish.clone(), finishing), (stop.clone(), stopping)];
-    tell_unwatched(watch_stages(of_terminal(), requests, console, exit::INTERRUPTED), console);
+    tell_unwatched(watch_stages(of_terminal(), requests, is_paused, console, exit::INTERRUPTED), console);
 }
 
 /// Watches for SIGINT, SIGTERM and, unless it is ignored (`nohup`), SIGHUP, which comes when the

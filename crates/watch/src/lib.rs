@@ -12,15 +12,15 @@
 //!
 //! ```
 //! use icdc_units::{Span, Time};
-//! use icdc_watch::{Delays, Place, Settling, Verdict};
+//! use icdc_watch::{Delays, Due, Place, Settling, Verdict};
 //!
 //! let mut settling = Settling::new(Delays { settle: Span::from_secs(2), after_close: Span::from_millis(200) });
 //! let shot = Place { tree: 0, path: b"shot7/frame1".to_vec() };
 //! let at = |millis| Time::ORIGIN + Span::from_millis(millis);
-//! settling.written(&shot);
+//! settling.written(at(0), &shot);
 //! settling.closed(at(900), &shot);
 //! assert_eq!(settling.due(at(1000)), None, "it may be renamed yet");
-//! assert_eq!(settling.due(at(1100)), Some(shot.clone()));
+//! assert_eq!(settling.due(at(1100)), Some((shot.clone(), Due::Quiet)));
 //! assert_eq!(settling.examined(at(1100), &shot, Some(4711)), Verdict::Settled { since: at(900) });
 //! ```
 //!
@@ -43,5 +43,5 @@ mod watcher;
 pub use candidates::Candidates;
 pub use file_systems::reports_changes;
 pub use place::Place;
-pub use settling::{Delays, Settling, Verdict};
+pub use settling::{Delays, Due, Settling, Verdict};
 pub use watcher::{Event, NotWatched, Watcher, What};

@@ -16,8 +16,11 @@
 //! | seen by a walk | [`Delays::settle`] later, and settled if it has not changed in between |
 //! | created or written, and not closed | not at all: its writer has it open |
 //!
-//! Of names that are open when the tree is first walked nothing is known: they are quiet if they do not change. After
-//! lost events the same holds for all.
+//! Of names that are open when the tree is first walked nothing is known: they are quiet if they do not change, unless
+//! whoever examines them [finds a writer](Settling::written). After lost events the same holds for all.
+//!
+//! Not every close is told: not of a file that has lost its name, while some writes to it are. So names that are open
+//! are [looked at](Due::Open) now and then, to see whether they are.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,6 +29,8 @@ use icdc_units::{Span, Time};
 
 use crate::Place;
 
+/// Shortest time between two looks at a name that is open.
+const LOOK: Span = Span::from_secs(2);
 /// Most names that are tracked until they settle: those beyond are found by a walk.
 const MOST: usize = 1 << 18;
 
@@ -36,6 +41,16 @@ pub struct Delays {
     pub settle: Span,
     /// Time without a change after which a file has settled that was closed.
     pub after_close: Span,
+}
+
+/// What a name is due for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// It has been left alone for long enough, and is to be [examined](Settling::examined).
+    Quiet,
+    /// It counts as open, and whether it is is to be seen: if not, it was [closed](Settling::closed), or is
+    /// [gone](Settling::gone).
+    Open,
 }
 
 /// Result of examining a name that was due: settled, still waited for, or gone.
@@ -72,7 +87,10 @@ pub struct Settling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Its writer has it open.
-    Open,
+    Open {
+        /// Time at which it is looked at.
+        look: Time,
+    },
     /// Nothing has happened to it since.
     Quiet {
         since: Time,
@@ -100,9 +118,8 @@ impl Stage {
     /// Time at which something is due for the name; `None` if it waits for no time.
     fn timer(self) -> Option<Time> {
         match self {
-            Self::Open => None,
             Self::Quiet { until, .. } => until,
-            Self::Settled { until } => Some(until),
+            Self::Open { look: time } | Self::Settled { until: time } => Some(time),
         }
     }
 }
@@ -114,9 +131,16 @@ impl Settling {
         Self { delays, stages: HashMap::new(), timers: BTreeSet::new(), open: 0, settled: 0, has_dropped: false }
     }
 
-    /// Handles that a file is made, or written to: its writer has it open.
-    pub fn written(&mut self, place: &Place) {
-        self.set(place, Stage::Open);
+    /// Handles that a file is made, or written to, or found to have a writer: its writer has it open.
+    pub fn written(&mut self, now: Time, place: &Place) {
+        if !self.is_open(place) {
+            self.set(place, self.open_from(now));
+        }
+    }
+
+    /// The stage of a name that is open.
+    fn open_from(&self, now: Time) -> Stage {
+        Stage::Open { look: now + self.delays.settle.max(LOOK) }
     }
 
     /// Handles that a writer has closed a file, or that a file which nobody writes was renamed to here.
@@ -130,7 +154,7 @@ impl Settling {
     /// writer has it open.
     pub fn touched(&mut self, now: Time, place: &Place) {
         match self.stages.get(place) {
-            Some(Stage::Open) => {}
+            Some(Stage::Open { .. }) => {}
             Some(Stage::Quiet { known: known @ (Known::Nothing | Known::Version(_)), .. }) => {
                 let (until, known) = (Some(now + self.delays.settle), *known);
                 self.set(place, Stage::Quiet { since: now, until, known });
@@ -143,7 +167,7 @@ impl Settling {
     pub fn moved(&mut self, now: Time, from: &Place, to: &Place) {
         let was = self.remove(from);
         match was {
-            Some(Stage::Open) => self.set(to, Stage::Open),
+            Some(Stage::Open { .. }) => self.set(to, self.open_from(now)),
             _ => self.closed(now, to),
         }
     }
@@ -165,7 +189,7 @@ impl Settling {
     pub fn seen(&mut self, now: Time, place: &Place, version: u64) {
         match self.stages.get(place) {
             // More is known of it.
-            Some(Stage::Open | Stage::Quiet { known: Known::Closed, .. }) => {}
+            Some(Stage::Open { .. } | Stage::Quiet { known: Known::Closed, .. }) => {}
             Some(Stage::Quiet { known: Known::Version(seen), .. }) if *seen == version => {}
             Some(Stage::Quiet { .. } | Stage::Settled { .. }) | None => self.wait_for_quiet(now, place, version),
         }
@@ -193,16 +217,20 @@ impl Settling {
         }
     }
 
-    /// Takes the next name whose waiting time is over, to be [examined](Self::examined); `None` if
-    /// there is none at `now`.
-    pub fn due(&mut self, now: Time) -> Option<Place> {
+    /// Takes the next name whose waiting time is over, and what it is due for; `None` if there is none at
+    /// `now`.
+    pub fn due(&mut self, now: Time) -> Option<(Place, Due)> {
         loop {
             let (time, place) = self.timers.first().filter(|(time, _)| *time <= now).cloned()?;
             match self.stages.get_mut(&place) {
                 Some(Stage::Quiet { until, .. }) => {
                     *until = None;
                     self.timers.remove(&(time, Arc::clone(&place)));
-                    return Some(Place::clone(&place));
+                    return Some((Place::clone(&place), Due::Quiet));
+                }
+                Some(Stage::Open { .. }) => {
+                    self.set(&place, self.open_from(now));
+                    return Some((Place::clone(&place), Due::Open));
                 }
                 _ => {
                     self.remove(&place);
@@ -253,7 +281,13 @@ impl Settling {
     /// Whether the writer of the file of this name has it open.
     #[must_use]
     pub fn is_open(&self, place: &Place) -> bool {
-        self.stages.get(place) == Some(&Stage::Open)
+        matches!(self.stages.get(place), Some(Stage::Open { .. }))
+    }
+
+    /// Whether the last that was told of a name that waits is that it was closed.
+    #[must_use]
+    pub fn was_closed(&self, place: &Place) -> bool {
+        matches!(self.stages.get(place), Some(Stage::Quiet { known: Known::Closed, .. }))
     }
 
     /// Names that have not settled, in no order.
@@ -300,7 +334,7 @@ impl Settling {
         if let Some(time) = stage.timer() {
             self.timers.insert((time, Arc::clone(&place)));
         }
-        self.open += usize::from(stage == Stage::Open);
+        self.open += usize::from(matches!(stage, Stage::Open { .. }));
         self.settled += usize::from(matches!(stage, Stage::Settled { .. }));
         self.stages.insert(place, stage);
     }
@@ -311,7 +345,7 @@ impl Settling {
         if let Some(time) = stage.timer() {
             self.timers.remove(&(time, place));
         }
-        self.open -= usize::from(stage == Stage::Open);
+        self.open -= usize::from(matches!(stage, Stage::Open { .. }));
         self.settled -= usize::from(matches!(stage, Stage::Settled { .. }));
         Some(stage)
     }

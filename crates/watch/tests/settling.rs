@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use icdc_units::{Span, Time};
-use icdc_watch::{Delays, Place, Settling, Verdict};
+use icdc_watch::{Delays, Due, Place, Settling, Verdict};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -114,7 +114,7 @@ impl World {
         };
         for told in queue {
             match told {
-                Told::Written(place) => self.settling.written(&place),
+                Told::Written(place) => self.settling.written(self.now, &place),
                 Told::Closed(place) => self.settling.closed(self.now, &place),
                 Told::Moved(from, to) => self.settling.moved(self.now, &from, &to),
                 Told::Gone(place) => self.settling.gone(&place),
@@ -133,8 +133,13 @@ impl World {
     fn examine(&mut self) {
         // Whoever examines has taken the events first.
         self.arrive();
-        while let Some(place) = self.settling.due(self.now) {
+        while let Some((place, due)) = self.settling.due(self.now) {
             let file = self.files.get(&place).copied();
+            if due == Due::Open {
+                // Of one that is open no more, the close is told sooner.
+                assert!(file.is_some_and(|file| file.is_open), "{place:?} counts as open");
+                continue;
+            }
             if let Verdict::Settled { since } = self.settling.examined(self.now, &place, file.map(|file| file.version))
             {
                 let file = file.expect("nothing settles that is not there");
@@ -202,16 +207,16 @@ fn a_file_that_is_closed_again_and_again_settles_once_in_a_while() {
     let mut settled = 0;
     for step in 0..200_u64 {
         let now = Time::ORIGIN + Span::from_millis(step * 100);
-        settling.written(&place);
+        settling.written(now, &place);
         settling.closed(now, &place);
         let later = now + Span::from_millis(50);
-        while let Some(due) = settling.due(later) {
+        while let Some((due, _)) = settling.due(later) {
             settled += u32::from(matches!(settling.examined(later, &due, Some(step)), Verdict::Settled { .. }));
         }
     }
     assert_eq!(settled, 0, "there is no pause");
     let end = Time::ORIGIN + Span::from_secs(60);
-    assert_eq!(settling.due(end), Some(place));
+    assert_eq!(settling.due(end), Some((place, Due::Quiet)));
 }
 
 #[test]
@@ -219,11 +224,30 @@ fn what_is_forgotten_is_no_longer_waited_for() {
     let mut settling = Settling::new(DELAYS);
     let place = |path: &str| Place { tree: 0, path: path.into() };
     for path in ["a/x", "a/b/y", "ab/z"] {
-        settling.written(&place(path));
+        settling.written(Time::ORIGIN, &place(path));
         settling.closed(Time::ORIGIN, &place(path));
     }
     settling.forget(&place("a"));
     assert_eq!(settling.places().collect::<Vec<_>>(), [&place("ab/z")]);
     settling.hasten(Time::ORIGIN);
-    assert_eq!(settling.due(Time::ORIGIN), Some(place("ab/z")), "it need not wait any more");
+    assert_eq!(settling.due(Time::ORIGIN), Some((place("ab/z"), Due::Quiet)), "it need not wait any more");
+}
+
+#[test]
+fn a_name_that_is_open_is_looked_at_now_and_then_however_much_is_written() {
+    let mut settling = Settling::new(DELAYS);
+    let place = Place { tree: 0, path: b"log".to_vec() };
+    let mut looks = 0;
+    for step in 0..600_u64 {
+        let now = Time::ORIGIN + Span::from_millis(step * 100);
+        settling.written(now, &place);
+        while let Some(due) = settling.due(now) {
+            assert_eq!(due, (place.clone(), Due::Open));
+            looks += 1;
+        }
+    }
+    assert!((15..=30).contains(&looks), "{looks} looks in a minute");
+    let end = Time::ORIGIN + Span::from_secs(61);
+    settling.closed(end, &place);
+    assert_eq!(settling.due(end + DELAYS.settle), Some((place, Due::Quiet)));
 }

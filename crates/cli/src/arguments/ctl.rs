@@ -47,7 +47,8 @@ pub(crate) enum CtlCommand {
     /// Change the limit of the sending rate, from now on
     #[command(after_long_help = "Examples:\n  icdc ctl rate 200mbit\n  icdc ctl 4711 rate auto\n")]
     Rate(CtlRateArguments),
-    /// Send nothing until the copy is resumed; its connections stay
+    /// Take up nothing more to send until the copy is resumed; its connections stay, and what is on its way (some MB
+    /// for each connection) still arrives
     #[command(after_long_help = "Examples:\n  icdc ctl pause\n")]
     Pause,
     /// Go on after a pause

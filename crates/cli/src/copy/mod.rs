@@ -81,7 +81,11 @@ fn run_command(
     };
     let stop = StopSignal::new();
     match &plan.options.follow {
-        Some(follow) => signals::watch_following(&follow.finish, &stop, console, [FINISHING, STOPPING]),
+        Some(follow) => {
+            let ceiling = Arc::clone(&plan.ceiling);
+            let is_paused = move || ceiling.get() == Some(icdc_units::Rate::ZERO);
+            signals::watch_following(&follow.finish, &stop, console, is_paused, [FINISHING, STOPPING]);
+        }
         None => {
             let announcement = if plan.options.has_stream() { STOPPING_STREAM } else { STOPPING };
             signals::watch_with_terminal(&stop, console, announcement);

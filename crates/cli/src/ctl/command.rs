@@ -48,7 +48,11 @@ fn chosen(mut found: Vec<(u32, UnixStream)>, pid: Option<u32>) -> anyhow::Result
         1 => Ok(found.remove(0)),
         _ => {
             found.sort_by_key(|(pid, _)| *pid);
-            let lines = found.iter().map(|(pid, stream)| match ask(*pid, stream, &Request::Status) {
+            // All at once: a copy waits for a request only briefly, and one may be stopped.
+            for (_, stream) in &found {
+                let _ = send(stream, &Request::Status, LIMIT);
+            }
+            let lines = found.iter().map(|(pid, stream)| match receive(stream, LIMIT) {
                 Ok(Answer::Status(status)) => format!("\n  {pid}  {}", places(&status)),
                 Ok(Answer::Refused { .. }) | Err(_) => format!("\n  {pid}  does not answer"),
             });

@@ -14,8 +14,6 @@ use crate::schedule::{RateSchedule, rate_schedule};
 
 /// Reason why the rate of a copy between two others cannot be changed.
 const BETWEEN_TWO: &str = "the data goes between two other hosts, where the rate cannot be changed; stop the copy and start it with another --rate";
-/// Text that a copy shows when it is paused.
-const PAUSED: &str = "paused; `icdc ctl resume` goes on";
 /// Reason why the rate of a pull from an older icdc cannot be changed.
 const OLDER_SENDER: &str = "the sending end is an older icdc, which takes no changes of the rate; update it there, or stop the copy and start it with another --rate";
 
@@ -83,10 +81,16 @@ impl Controls {
     pub(super) fn carry_out(&self, request: &Request) -> Answer {
         let done = match request {
             Request::Status | Request::Stop => Ok(()),
+            Request::Rate { rate } if rate.contains(char::is_control) => {
+                Err("the limit of the rate has a control character".to_owned())
+            }
             Request::Rate { rate } => rate_schedule(rate).and_then(|rate| {
                 self.change(format!("the limit of the rate is {rate} from now on"), |wanted| wanted.rate = rate)
             }),
-            Request::Pause => self.change(PAUSED.to_owned(), |wanted| wanted.is_paused = true),
+            Request::Pause => {
+                let text = format!("paused; `icdc ctl {} resume` goes on", std::process::id());
+                self.change(text, |wanted| wanted.is_paused = true)
+            }
             Request::Resume => self.change("resumed".to_owned(), |wanted| wanted.is_paused = false),
         };
         match done {

@@ -1,15 +1,17 @@
 //! Requests to a running copy and their answers: one JSON object in a line each.
 
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use icdc_tcp::clock;
 use icdc_transfer::Sample;
+use icdc_units::Span;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Maximum length of a line in bytes: a status has the sources and the destination of a copy.
-const MAX_LINE: u64 = 1 << 20;
+const MAX_LINE: usize = 1 << 20;
 
 /// Request to a running copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +24,7 @@ pub(super) enum Request {
         /// The limit as text.
         rate: String,
     },
-    /// Send nothing.
+    /// Take up nothing more to send.
     Pause,
     /// Go on.
     Resume,
@@ -71,13 +73,47 @@ pub(super) fn send(mut stream: &UnixStream, message: &impl Serialize, limit: Dur
     stream.write_all(&line)
 }
 
-/// Receives a request or an answer; each read ends after `limit`.
+/// Receives a request or an answer, which has come whole within `limit`.
 ///
 /// # Errors
-/// Nothing has come in time, or what came is not a message.
-pub(super) fn receive<T: DeserializeOwned>(stream: &UnixStream, limit: Duration) -> io::Result<T> {
-    stream.set_read_timeout(Some(limit))?;
-    let mut line = String::new();
-    BufReader::new(stream.take(MAX_LINE)).read_line(&mut line)?;
-    Ok(serde_json::from_str(&line)?)
+/// It has not come in time, or is not a message.
+pub(super) fn receive<T: DeserializeOwned>(mut stream: &UnixStream, limit: Duration) -> io::Result<T> {
+    let deadline = clock::now() + Span::from(limit);
+    let mut line = Vec::new();
+    let mut piece = [0; 4096];
+    while line.len() < MAX_LINE && !line.ends_with(b"\n") {
+        let left = deadline - clock::now();
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(Duration::from_nanos(left.as_nanos())))?;
+        match stream.read(&mut piece)? {
+            0 => break,
+            length => line.extend_from_slice(&piece[..length]),
+        }
+    }
+    Ok(serde_json::from_slice(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_byte_at_a_time_is_not_waited_for_beyond_the_limit() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while far.write_all(b" ").is_ok() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            assert!(receive::<Request>(&near, Duration::from_millis(50)).is_err());
+            drop(near);
+        });
+        let (near, far) = UnixStream::pair().unwrap();
+        send(&far, &Request::Rate { rate: "x".repeat(10_000) }, Duration::from_secs(10)).unwrap();
+        let long: Request = receive(&near, Duration::from_secs(10)).unwrap();
+        assert_eq!(long, Request::Rate { rate: "x".repeat(10_000) });
+    }
 }

@@ -15,6 +15,8 @@ use crate::copy::summary::{counted, size};
 #[derive(Default)]
 struct Counts {
     equal: u64,
+    /// Number of symbolic links that are as in the list.
+    links: u64,
     bytes: u64,
     different: u64,
     missing: u64,
@@ -44,12 +46,19 @@ pub(super) fn compare(
         };
         // A file that is named itself is in the list by its name.
         let path = if found.path.is_empty() { name_of(place) } else { &found.path };
-        let (ListedKind::File { digest: Some(digest) }, Some(expected)) = (&found.kind, list.take(path)) else {
-            counts.unlisted += u64::from(matches!(found.kind, ListedKind::File { .. }));
+        let digest = match &found.kind {
+            ListedKind::File { digest: Some(digest) } => digest.clone(),
+            ListedKind::Symlink { target } => Ok(blake3::hash(target).as_bytes().to_vec()),
+            _ => continue,
+        };
+        let is_link = matches!(found.kind, ListedKind::Symlink { .. });
+        let Some(expected) = list.take(path, is_link) else {
+            counts.unlisted += u64::from(!is_link);
             continue;
         };
         match digest {
-            Ok(digest) if *digest == expected => {
+            Ok(digest) if expected.is(&digest) && is_link => counts.links += 1,
+            Ok(digest) if expected.is(&digest) => {
                 counts.equal += 1;
                 counts.bytes += found.metadata.map_or(0, |metadata| metadata.size);
             }
@@ -59,7 +68,7 @@ pub(super) fn compare(
             }
             Err(reason) => {
                 counts.unreadable += 1;
-                shown.difference(&Difference::Unreadable { side: Side::A, path, reason });
+                shown.difference(&Difference::Unreadable { side: Side::A, path, reason: &reason });
             }
         }
     }
@@ -89,18 +98,23 @@ fn one(shown: Shown<'_>, how: &str, path: &[u8]) {
 
 /// Shows the counts at the end.
 fn tally(counts: &Counts, shown: Shown<'_>) {
-    let Counts { equal, bytes, different, missing, unreadable, unlisted } = *counts;
+    let Counts { equal, links, bytes, different, missing, unreadable, unlisted } = *counts;
     let is_equal = different + missing + unreadable == 0;
     if shown.as_json {
         let object = json!({
-            "type": "summary", "equal": is_equal, "items": equal + different, "bytes": bytes, "different": different,
+            "type": "summary", "equal": is_equal, "items": equal + links + different, "bytes": bytes, "different": different,
             "missing": missing, "unreadable": unreadable, "unlisted": unlisted,
         });
         return shown.console.json(&object.to_string());
     }
     let mut parts = vec![format!("{} as in the list, {}", counted(equal, "file"), size(bytes))];
-    let others =
-        [(different, "different"), (missing, "missing"), (unreadable, "unreadable"), (unlisted, "not in the list")];
+    let others = [
+        (links, "links"),
+        (different, "different"),
+        (missing, "missing"),
+        (unreadable, "unreadable"),
+        (unlisted, "not in the list"),
+    ];
     parts.extend(others.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")));
     shown.console.result(&format!("{}: {}", if is_equal { "equal" } else { "not equal" }, parts.join(", ")));
 }

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use icdc_client::is_receipt;
@@ -32,9 +33,31 @@ const MAX_LINE: usize = 2 * MAX_PATH + 200;
 #[derive(Clone, Debug)]
 pub(super) struct Checksums {
     digest: ListDigest,
-    files: BTreeMap<Vec<u8>, Vec<u8>>,
+    files: BTreeMap<Vec<u8>, Expected>,
     /// Remarks on the list, a sentence each; empty for a list that is no receipt.
     remarks: Vec<String>,
+}
+
+/// What a list says of an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    /// A regular file with this digest.
+    File(Vec<u8>),
+    /// A further name of a regular file, which has one of these digests: a receipt tells size and time only, and these
+    /// are of the files that have both.
+    OneOf(Arc<[Vec<u8>]>),
+    /// A symbolic link, with the digest of its target.
+    Link(Vec<u8>),
+}
+
+impl Expected {
+    /// Whether contents of this digest are what is expected.
+    pub(super) fn is(&self, digest: &[u8]) -> bool {
+        match self {
+            Self::File(expected) | Self::Link(expected) => expected == digest,
+            Self::OneOf(expected) => expected.iter().any(|expected| expected == digest),
+        }
+    }
 }
 
 /// A line of a list of digests: the digest of one file.
@@ -78,7 +101,7 @@ impl Checksums {
             remarks
                 .push(format!("{files} in the receipt were not read by its run, have no digest, and are not compared"));
         }
-        Ok(Self { digest: ListDigest::Blake3, files: receipt.files, remarks })
+        Ok(Self { digest: ListDigest::Blake3, files: receipt.items, remarks })
     }
 
     /// Remarks on a receipt that serves as the list, a sentence each for the user; none for other
@@ -112,8 +135,9 @@ impl Checksums {
             let found = kind(&entry, digest).with_context(at)?;
             ensure!(digest.is_none_or(|digest| digest == found), "line {number}: another kind of digest than before");
             digest = Some(found);
-            if let Some(before) = files.insert(entry.path.clone(), entry.digest.clone())
-                && before != entry.digest
+            let expected = Expected::File(entry.digest);
+            if let Some(before) = files.insert(entry.path.clone(), expected.clone())
+                && before != expected
             {
                 bail!("line {number}: {} has another digest in a line before", printable(&entry.path));
             }
@@ -127,12 +151,14 @@ impl Checksums {
         self.digest
     }
 
-    /// Takes a file out of the list; returns its digest, `None` if the list does not have it.
-    pub(super) fn take(&mut self, path: &[u8]) -> Option<Vec<u8>> {
-        self.files.remove(path)
+    /// Takes an item out of the list, a symbolic link or a file; returns what the list says of it, `None` if it has no
+    /// such item.
+    pub(super) fn take(&mut self, path: &[u8], is_link: bool) -> Option<Expected> {
+        let expected = self.files.get(path)?;
+        (matches!(expected, Expected::Link(_)) == is_link).then(|| self.files.remove(path)).flatten()
     }
 
-    /// Paths of the files that were not taken, in order.
+    /// Paths of the items that were not taken, in order.
     pub(super) fn left(&self) -> impl Iterator<Item = &[u8]> {
         self.files.keys().map(Vec::as_slice)
     }

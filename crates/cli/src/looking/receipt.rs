@@ -1,8 +1,9 @@
 //! Receipts as lists of digests (`icdc verify --list`), and the signatures beside them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use icdc_protocol::message::FileDigest;
@@ -12,19 +13,75 @@ use icdc_protocol::receipt::line::{Kind, Line, MAX_LINE};
 use icdc_protocol::receipt::{MAX_FACTS, NAMESPACE};
 use icdc_trust::{FileHash, FileSignature, PublicKey};
 
+use super::checksums::Expected;
+
 /// Longest signature that is read, in bytes.
 const MAX_SIGNATURE: u64 = 64 << 10;
 
 /// A receipt of a copy, as far as a tree can be compared with it, and what is needed to check its
 /// signature.
 pub(super) struct Receipt {
-    /// BLAKE3 of each file whose digest the receipt has, by path.
-    pub(super) files: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Files and links whose contents the receipt tells, by path.
+    pub(super) items: BTreeMap<Vec<u8>, Expected>,
     /// Number of files whose digest it has not.
     pub(super) without_digest: u64,
     hash: FileHash,
     signed_by: PublicKey,
     ended: String,
+}
+
+/// What the lines of a receipt say of contents.
+#[derive(Default)]
+struct Contents {
+    items: BTreeMap<Vec<u8>, Expected>,
+    /// Digests of the files of each size and modification time.
+    alike: HashMap<Version, Vec<Vec<u8>>>,
+    /// Further names of files, with the size and the time of each.
+    further: Vec<(Vec<u8>, Version)>,
+    without_digest: u64,
+}
+
+/// Size and modification time of a file.
+type Version = (u64, (i64, u32));
+
+impl Contents {
+    /// Adds what a line says; false if an earlier one is of the same item.
+    fn add(&mut self, line: Line) -> bool {
+        let version = (line.size, line.mtime);
+        let expected = match (line.kind, line.digest) {
+            (Kind::File, Some(FileDigest::Blake3(digest))) => {
+                self.alike.entry(version).or_default().push(digest.to_vec());
+                Expected::File(digest.to_vec())
+            }
+            (Kind::Symlink, Some(FileDigest::Blake3(digest))) => Expected::Link(digest.to_vec()),
+            (Kind::HardLink, _) => {
+                self.further.push((line.path, version));
+                return true;
+            }
+            (Kind::File, _) => {
+                self.without_digest += 1;
+                return true;
+            }
+            (Kind::Symlink | Kind::Directory | Kind::Special, _) => return true,
+        };
+        self.items.insert(line.path, expected).is_none()
+    }
+
+    /// The items whose contents can be compared, and the number of files whose contents cannot.
+    fn items(self) -> (BTreeMap<Vec<u8>, Expected>, u64) {
+        let Self { mut items, alike, further, mut without_digest } = self;
+        let alike: HashMap<Version, Arc<[Vec<u8>]>> =
+            alike.into_iter().map(|(version, digests)| (version, digests.into())).collect();
+        for (path, version) in further {
+            match alike.get(&version) {
+                Some(digests) => {
+                    items.insert(path, Expected::OneOf(Arc::clone(digests)));
+                }
+                None => without_digest += 1,
+            }
+        }
+        (items, without_digest)
+    }
 }
 
 /// Part of a receipt that is being read.
@@ -42,7 +99,7 @@ impl Receipt {
     pub(super) fn parse(mut input: impl BufRead) -> anyhow::Result<Self> {
         let (mut part, mut head, mut foot) = (Part::Head, Vec::new(), Vec::new());
         let (mut items, mut hash) = (Items::default(), FileHash::default());
-        let (mut files, mut without_digest) = (BTreeMap::new(), 0);
+        let mut contents = Contents::default();
         let (mut line, mut number) = (Vec::new(), 0_u64);
         loop {
             line.clear();
@@ -73,14 +130,7 @@ impl Receipt {
                     let parsed = line.strip_suffix(b"\n").and_then(Line::parse);
                     let parsed = parsed.with_context(|| format!("line {number} is no line of an item"))?;
                     items.add(&line).map_err(|_| anyhow!("line {number} is no line of an item"))?;
-                    match (parsed.kind, parsed.digest) {
-                        (Kind::File, Some(FileDigest::Blake3(digest))) => {
-                            let earlier = files.insert(parsed.path, digest.to_vec());
-                            ensure!(earlier.is_none(), "line {number} is of a file that an earlier line is of");
-                        }
-                        (Kind::File, _) => without_digest += 1,
-                        (Kind::HardLink | Kind::Symlink | Kind::Directory | Kind::Special, _) => {}
-                    }
+                    ensure!(contents.add(parsed), "line {number} is of a file that an earlier line is of");
                 }
             }
         }
@@ -92,7 +142,8 @@ impl Receipt {
         let head = facts::head(&head).context("the beginning of the receipt is none")?;
         let signed_by = facts::value(&head, "signed-by").context("it does not say who has signed it")?.parse()?;
         let ended = facts::value(&told, "ended").unwrap_or("an unknown time").to_owned();
-        Ok(Self { files, without_digest, hash, signed_by, ended })
+        let (items, without_digest) = contents.items();
+        Ok(Self { items, without_digest, hash, signed_by, ended })
     }
 
     /// Checks the signature beside the receipt at `path`; returns a sentence that says who has

@@ -50,6 +50,22 @@ fn started(routed: &RoutedSite, options: &[&str]) -> Run {
 }
 
 #[test]
+fn a_paused_copy_that_follows_ends_by_a_stop_and_the_next_one_brings_the_rest() {
+    let routed = RoutedSite::new(Route::Push);
+    let source = routed.site.directory("tree");
+    data::file(&source.join("file"), SIZE, 4);
+    let options = ["--follow", "--settle", "50ms", "--final", "done"];
+    let run = routed.start(&[&options[..], &["--rate", RATE]].concat(), &["tree/"], "copy");
+    assert!(run.wait_for_bytes(MIB), "{}", run.finish());
+    ctl(&routed.site, &run, &["pause"]).expect_code(0);
+    ctl(&routed.site, &run, &["stop"]).expect_code(0);
+    run.finish().expect_code(4);
+    fs::write(source.join("done"), "").unwrap();
+    routed.copy(&options, &["tree/"], "copy").expect_code(0);
+    assert_same(&source, &routed.path("copy"));
+}
+
+#[test]
 fn a_paused_copy_sends_nothing_until_it_is_resumed_and_keeps_its_connections() {
     for route in Route::ALL {
         let routed = RoutedSite::new(route);

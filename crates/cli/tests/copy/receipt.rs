@@ -169,6 +169,23 @@ fn a_tree_is_compared_with_its_receipt_and_a_changed_receipt_is_none() {
         "{said}"
     );
 
+    data::file(&routed.path("other"), 9 * MIB + 1, 77);
+    for (name, replace) in [
+        ("second name", &(|path: &Path| drop(fs::copy(routed.path("other"), path))) as &dyn Fn(&Path)),
+        ("symlink", &|path| symlink("small", path).unwrap()),
+    ] {
+        let path = routed.path("copy").join(name);
+        fs::remove_file(&path).unwrap();
+        let (code, said) = verify();
+        let tells = |said: &str, how: &str| {
+            said.lines().any(|line| line.starts_with(how) && line.ends_with(&format!(" copy/{name}")))
+        };
+        assert!(code == Some(1) && tells(&said, "missing"), "{name} is gone: {said}");
+        replace(&path);
+        let (code, said) = verify();
+        assert!(code == Some(1) && tells(&said, "content"), "{name} is another: {said}");
+    }
+
     let receipt = routed.path("receipt");
     let text = fs::read_to_string(&receipt).unwrap();
     for (from, to) in

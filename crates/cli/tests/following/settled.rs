@@ -3,6 +3,10 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::kill_process;
 
 use crate::support::{KIB, MIB, Noise, Route, RoutedSite, Signal, assert_no_leftovers, assert_same};
 use crate::{await_followed, followed, is_followed, write_aside};
@@ -123,4 +127,73 @@ fn a_spool_directory_is_emptied_and_its_directories_stay() {
         assert_eq!(fs::read(routed.path("copy/inner/item7")).unwrap(), b"contents 7");
         assert_eq!(ended.number("removed"), 31, "{route:?}: {ended}");
     }
+}
+
+#[test]
+fn a_file_that_its_writer_has_opened_again_does_not_travel_half_written() {
+    let routed = RoutedSite::new(Route::Push);
+    let (source, blocked) = (routed.site.directory("source"), routed.path("blocked"));
+    // Of a login that takes its time, what settles meanwhile waits for the session.
+    let body = format!("while [ -e '{}' ]; do sleep 0.02; done\nshift\nexec sh -c \"$*\"", blocked.display());
+    routed.site.program("ssh-here", &body);
+    fs::write(source.join("file"), "first").unwrap();
+    let run = routed.start(&["--follow", "--settle", "100ms", "--final", "done"], &["source/"], "copy");
+    await_followed(&run, "source/file");
+    fs::write(&blocked, "").unwrap();
+    kill_process(run.far_end().expect("a far end"), Signal::KILL).unwrap();
+    assert!(run.wait_for(|event| event["type"] == "reconnecting"));
+    fs::write(source.join("file"), "second, and complete").unwrap();
+    // Nothing tells that it has settled.
+    thread::sleep(Duration::from_secs(1));
+    let mut open = File::create(source.join("file")).unwrap();
+    open.write_all(b"half").unwrap();
+    fs::remove_file(&blocked).unwrap();
+    fs::write(source.join("other"), "other").unwrap();
+    await_followed(&run, "source/other");
+    assert_eq!(fs::read_to_string(routed.path("copy/file")).unwrap(), "first", "its writer has it open");
+    open.write_all(b" of the third").unwrap();
+    drop(open);
+    fs::write(source.join("done"), "").unwrap();
+    run.finish().expect_code(0);
+    assert_same(&source, &routed.path("copy"));
+}
+
+#[test]
+fn what_is_written_to_a_file_without_its_name_holds_up_nothing() {
+    let routed = RoutedSite::new(Route::Local);
+    let source = routed.site.directory("source");
+    let run = routed.start(&["--follow", "--settle", "100ms", "--final", "done"], &["source/"], "copy");
+    fs::write(source.join("begin"), "").unwrap();
+    await_followed(&run, "source/begin");
+    // A temporary file without a name, and a file that another one has replaced.
+    let unlinked = File::create(source.join("unlinked")).unwrap();
+    fs::remove_file(source.join("unlinked")).unwrap();
+    let replaced = File::create(source.join("name")).unwrap();
+    write_aside(&source.join("name"), b"another file of this name");
+    for file in [unlinked, replaced] {
+        file.set_len(4096).unwrap();
+    }
+    fs::write(source.join("done"), "").unwrap();
+    let ended = run.finish().expect_code(0);
+    assert_same(&source, &routed.path("copy"));
+    assert!(!ended.stderr.contains("not copied"), "{ended}");
+}
+
+#[test]
+fn a_file_that_was_open_before_it_is_followed_waits_for_its_writer() {
+    let routed = RoutedSite::new(Route::Local);
+    let source = routed.site.directory("source");
+    let mut open = File::create(source.join("open")).unwrap();
+    open.write_all(b"one").unwrap();
+    let run = routed.start(&["--follow", "--settle", "50ms", "--final", "done"], &["source/"], "copy");
+    for number in 0..4 {
+        fs::write(source.join(format!("closed{number}")), "").unwrap();
+        await_followed(&run, &format!("source/closed{number}"));
+    }
+    assert!(!run.events().iter().any(|event| is_followed(event, "source/open")), "its writer has it open");
+    open.write_all(b" and two").unwrap();
+    drop(open);
+    fs::write(source.join("done"), "").unwrap();
+    run.finish().expect_code(0);
+    assert_same(&source, &routed.path("copy"));
 }

@@ -54,6 +54,8 @@ pub(crate) enum Next {
 pub(crate) enum Told {
     /// It was changed while it was read, and settles again.
     Changed(Settled),
+    /// It was no longer what had settled when it was to be announced; this is its present version.
+    Outdated(Settled),
     /// It has failed, and is tried again when it changes or the tree is walked.
     Failed(Settled),
     /// It is durable.
@@ -298,6 +300,12 @@ impl Queue {
     /// again.
     pub(crate) fn changed(&self, settled: Settled) {
         self.tell(Told::Changed(settled));
+    }
+
+    /// Handles that an item is no longer what had settled, so that it is not announced; `settled` has its
+    /// present version.
+    pub(crate) fn outdated(&self, settled: Settled) {
+        self.tell(Told::Outdated(settled));
     }
 
     /// Handles that an announced item has failed: it is tried again when it changes or the tree is

@@ -1,6 +1,6 @@
 //! Version of a source file: a digest by which a changed or replaced file is recognized.
 
-use icdc_disk::tree::Stat;
+use icdc_disk::tree::{Kind, Stat};
 
 use super::executor::Contents;
 
@@ -33,4 +33,15 @@ pub(super) fn held_version(stat: &Stat, contents: &[u8]) -> [u8; 16] {
     let mut version = [0; 16];
     version.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     version
+}
+
+/// Version of an item, as far as it tells changes: a directory counts as changed by its mode and owner, not by what is
+/// in it.
+pub(in crate::sender) fn version_of(stat: &Stat) -> u64 {
+    if stat.kind == Kind::Directory {
+        return u64::from(stat.mode) | u64::from(stat.uid) << 16 ^ u64::from(stat.gid) << 32 ^ stat.ino.rotate_left(40);
+    }
+    let mut first = [0; 8];
+    first.copy_from_slice(&version(stat)[..8]);
+    u64::from_le_bytes(first)
 }

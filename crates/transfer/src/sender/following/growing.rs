@@ -6,11 +6,10 @@ use icdc_disk::tree::{Name, Stat};
 use icdc_units::Time;
 use icdc_watch::Place;
 
-use super::tree::version_of;
 use super::watching::Watching;
 use crate::sender::growing_file::GrowingFile;
 use crate::sender::settled::Settled;
-use crate::sender::source_version::version;
+use crate::sender::source_version::{version, version_of};
 
 /// Most files that are known not to travel while they grow.
 const MOST_REFUSED: usize = 1024;

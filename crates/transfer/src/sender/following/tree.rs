@@ -1,11 +1,11 @@
 //! The trees that are followed, and what of them is chosen.
 
+use icdc_disk::has_writers;
 use icdc_disk::tree::{Directory, Kind, Name, Stat, TreeError};
 use icdc_watch::Place;
 
 use super::super::chosen::Chosen;
 use super::super::examination::beneath;
-use super::super::source_version::version;
 use super::super::sources::Root;
 use crate::path_text;
 
@@ -84,27 +84,28 @@ impl FollowedTree {
 
     /// Present attributes of what is at a place; no link is followed.
     pub(super) fn stat(&self, place: &Place) -> Result<Stat, TreeError> {
-        let Some(last) = components(&place.path).last() else { return self.root.own_stat() };
-        let above = place.path.len() - last.len();
-        let above =
-            Place { tree: place.tree, path: place.path[..above].strip_suffix(b"/").unwrap_or_default().to_vec() };
+        match self.split(place)? {
+            Some((above, name)) => above.stat(&name),
+            None => self.root.own_stat(),
+        }
+    }
+
+    /// Whether a program has the regular file at a place open for writing; `None` where that cannot be told.
+    pub(super) fn has_writers(&self, place: &Place) -> Option<bool> {
+        let (above, name) = self.split(place).ok()??;
+        let (file, _) = above.open_file(&name).ok()?;
+        has_writers(&file)
+    }
+
+    /// Directory in which a place is, opened, and its name there; `None` for the root.
+    fn split(&self, place: &Place) -> Result<Option<(Directory, Name)>, TreeError> {
+        let Some((above, last)) = place.split() else { return Ok(None) };
         let directory = self.open(&above)?;
         match Name::new(last) {
-            Ok(name) => directory.stat(&name),
+            Ok(name) => Ok(Some((directory, name))),
             Err(_) => Err(missing(&directory, last)),
         }
     }
-}
-
-/// Version of an item, as far as it tells changes: a directory counts as changed by its mode and owner, not by what is
-/// in it.
-pub(super) fn version_of(stat: &Stat) -> u64 {
-    if stat.kind == Kind::Directory {
-        return u64::from(stat.mode) | u64::from(stat.uid) << 16 ^ u64::from(stat.gid) << 32 ^ stat.ino.rotate_left(40);
-    }
-    let mut first = [0; 8];
-    first.copy_from_slice(&version(stat)[..8]);
-    u64::from_le_bytes(first)
 }
 
 /// Components of a path; empty ones are left out.

@@ -5,9 +5,9 @@ use icdc_disk::tree::{Directory, Kind, ListedEntry, Name, is_staging};
 use icdc_units::Time;
 use icdc_watch::{NotWatched, Place};
 
-use super::tree::version_of;
 use super::walk::Level;
 use super::watching::Watching;
+use crate::sender::source_version::version_of;
 
 /// Entries that are examined before events are taken again.
 const AT_ONCE: usize = 1024;

@@ -9,13 +9,13 @@ use icdc_filter::{Effect, Rules};
 use icdc_protocol::message::SendOptions;
 use icdc_tcp::clock::timespec;
 use icdc_units::{Span, Time};
-use icdc_watch::{Candidates, Delays, Event as Change, Place, Settling, Verdict, Watcher, What, reports_changes};
+use icdc_watch::{Candidates, Delays, Due, Event as Change, Place, Settling, Verdict, Watcher, What, reports_changes};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::growth_options::GrowthOptions;
 use super::known::Known;
 use super::options::FollowOptions;
-use super::tree::{FollowedTree, version_of};
+use super::tree::FollowedTree;
 use super::walk::Walk;
 use crate::clock;
 use crate::event::{Event, EventSink};
@@ -23,6 +23,7 @@ use crate::path_text;
 use crate::sender::chosen::Chosen;
 use crate::sender::growing_file::GrowingFile;
 use crate::sender::settled::{Queue, Settled, Told};
+use crate::sender::source_version::version_of;
 
 /// Time after a close in which a file may be renamed or opened again before it travels. It is a part of the lag of each
 /// file, and longer than what lies between the close and the renaming of a program that writes aside.
@@ -256,6 +257,12 @@ impl Watching {
                     self.known.remove(&settled.place);
                     self.settling.seen(now, &settled.place, settled.version);
                 }
+                // It may have settled as it is now, too.
+                Told::Outdated(settled) if !self.known.has(&settled.place, settled.version) => {
+                    self.known.remove(&settled.place);
+                    self.settling.seen(now, &settled.place, settled.version);
+                }
+                Told::Outdated(_) => {}
                 Told::Failed(settled) => {
                     self.known.remove(&settled.place);
                     self.growth_ended(&settled);
@@ -355,11 +362,11 @@ impl Watching {
         }
         match what {
             What::Created => match self.tree(place).map(|tree| tree.stat(place)) {
-                Some(Ok(stat)) if stat.kind == Kind::File && stat.nlink == 1 => self.settling.written(place),
+                Some(Ok(stat)) if stat.kind == Kind::File && stat.nlink == 1 => self.settling.written(now, place),
                 Some(Ok(_)) => self.settling.closed(now, place),
                 Some(Err(_)) | None => {}
             },
-            What::Written => self.settling.written(place),
+            What::Written => self.settling.written(now, place),
             What::Closed | What::Arrived => self.settling.closed(now, place),
             What::Touched => {
                 let stat = self.tree(place).and_then(|tree| tree.stat(place).ok());
@@ -380,13 +387,14 @@ impl Watching {
     /// Examines the names whose waiting time is over; what has settled is queued for announcement.
     fn examine_due(&mut self, now: Time) {
         while !self.queue.is_full()
-            && let Some(place) = self.settling.due(now)
+            && let Some((place, due)) = self.settling.due(now)
         {
             let stat = self.tree(&place).and_then(|tree| tree.stat(&place).ok());
             match stat {
                 Some(stat) if stat.kind == Kind::File => {
                     let version = version_of(&stat);
-                    if let Verdict::Settled { since } = self.settling.examined(now, &place, Some(version))
+                    if self.is_left_alone(now, &place, due)
+                        && let Verdict::Settled { since } = self.settling.examined(now, &place, Some(version))
                         && !self.closes_growing(&place, &stat, since)
                         && !self.known.has(&place, version)
                     {
@@ -404,6 +412,21 @@ impl Watching {
                 }
             }
         }
+    }
+
+    /// Whether the file at this place, which is due, is to be examined: not if a program has it open, as far as the
+    /// kernel tells. One that counts as open and is not was closed.
+    fn is_left_alone(&mut self, now: Time, place: &Place, due: Due) -> bool {
+        if due == Due::Quiet && self.settling.was_closed(place) {
+            return true;
+        }
+        match (due, self.tree(place).and_then(|tree| tree.has_writers(place))) {
+            (Due::Quiet, Some(true)) => self.settling.written(now, place),
+            (Due::Open, Some(false)) => self.settling.closed(now, place),
+            (Due::Quiet, Some(false) | None) => return true,
+            (Due::Open, Some(true) | None) => {}
+        }
+        false
     }
 
     /// Queues an item that need not settle, such as a directory or a link, unless it was queued in

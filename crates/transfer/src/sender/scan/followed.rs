@@ -14,7 +14,7 @@ use super::super::sources::Root;
 use super::batch::Following;
 use super::children::{Children, Extent};
 use super::{Level, Scan};
-use crate::sender::source_version::version;
+use crate::sender::source_version::version_of;
 
 impl Scan<'_> {
     /// Announces what settles in the sources, until the following or the session ends.
@@ -66,13 +66,23 @@ impl Scan<'_> {
         }
     }
 
-    /// Takes the item at this path, which is about to be announced as it is now, out of the batch
-    /// of settled items; `None` if it is not in it.
-    pub(super) fn take_followed(&mut self, path: &[u8], stat: &Stat) -> Option<Box<Settled>> {
+    /// Takes the item at this path, which is about to be announced, out of the batch of settled
+    /// items; `None` if it is not in it.
+    pub(super) fn take_followed(&mut self, path: &[u8]) -> Option<Box<Settled>> {
         let following = self.following.as_mut()?;
-        let mut settled = following.batch.remove(path.get(following.above_source..)?)?;
-        settled.version = u64::from_le_bytes(version(stat).first_chunk().copied().unwrap_or_default());
-        Some(Box::new(settled))
+        Some(Box::new(following.batch.remove(path.get(following.above_source..)?)?))
+    }
+
+    /// Whether the file at this path is no more what has settled: it is not announced, and settles again.
+    pub(super) fn settles_again(&mut self, path: &[u8], stat: &Stat) -> bool {
+        let Some(following) = &mut self.following else { return false };
+        let Some(listed) = path.get(following.above_source..) else { return false };
+        let now = version_of(stat);
+        let changed = following.batch.get(listed).is_some_and(|settled| settled.version != now);
+        if changed && let Some(settled) = following.batch.remove(listed) {
+            following.queue.outdated(Settled { version: now, ..settled });
+        }
+        changed
     }
 
     /// The file at this path, if it is one that is to travel while it grows.

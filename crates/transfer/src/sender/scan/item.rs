@@ -34,6 +34,9 @@ impl Scan<'_> {
             Ok((stat, file)) => (&{ stat }, file),
             Err(error) => return self.fail_item(path, &error),
         };
+        if growing.is_none() && stat.kind == Kind::File && self.settles_again(&path, stat) {
+            return Some(());
+        }
         if let Some(reason) = self.differs(extent, stat) {
             return self.fail(path, reason);
         }
@@ -84,7 +87,7 @@ impl Scan<'_> {
         found.removal = removal;
         self.await_room()?;
         let leaving = leaving.map(Box::new);
-        let followed = self.take_followed(&found.path, stat);
+        let followed = self.take_followed(&found.path);
         let place = PendingItem { directory: directory.clone(), name, device: stat.dev, held, leaving, followed };
         let id = self.executor.announce(found, place);
         if let Some((file, path)) = first {
