@@ -27,7 +27,7 @@ tree() {
 
 # The first copy learns the path: it is not counted.
 head -c 50000000 /dev/urandom >"$scratch/first"
-near "$icdc" copy --no-resume ${CC:+--cc "$CC"} "$scratch/first" "icdc://$address/first" 2>/dev/null || exit 1
+near "$icdc" copy --no-resume ${CC:+--cc "$CC"} "$scratch/first" "icdc://$address/first" >/dev/null 2>&1 || exit 1
 rm "$scratch/first" "$scratch/far/first"
 echo 'data,run,seconds,at 20 %,low,high,error %,at 50 %,error %'
 for data in ${DATA:-file tree}; do
@@ -41,14 +41,14 @@ for data in ${DATA:-file tree}; do
         diff -rq "$scratch/$data" "$scratch/far/copy" >&2 || exit 1
         rm -r "$scratch/far/copy"
         jq -rs --arg run "$data,$run" '
-            (last | .seconds) as $end
+            (last | .seconds) as $truth
             | def at($share): map(select(.type == "progress" and .bytes_done >= $share * .bytes_total)) | first
                 | if .seconds_left == null then [null, null, null]
                   else [.seconds + .seconds_left, .seconds + .seconds_left_low, .seconds + .seconds_left_high] end;
               def rounded: if . == null then "none" else . * 100 | round / 100 end;
-              def error: if . == null then "none" else (. / $end - 1) * 1000 | round / 10 end;
+              def error: if . == null then "none" else (. / $truth - 1) * 1000 | round / 10 end;
               at(0.2) as $early | at(0.5) as $half
-            | [$run, ($end | rounded), ($early[] | rounded), ($early[0] | error), ($half[0] | rounded), ($half[0] | error)] | join(",")' \
+            | [$run, ($truth | rounded), ($early[] | rounded), ($early[0] | error), ($half[0] | rounded), ($half[0] | error)] | join(",")' \
             "$scratch/events"
     done | tee "$scratch/runs"
     awk -F, -v data="$data" '

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  done = bytes arrived − bytes of an earlier run − blocks that wait for the destination's disk
-//!  left = bytes found − bytes of items that need not travel − bytes arrived + blocks that wait
+//!  left = bytes found − bytes of items that need not travel or have failed − bytes arrived + blocks that wait
 //! ```
 
 use icdc_protocol::limits::BLOCK_SIZE;
@@ -59,10 +59,8 @@ pub(crate) struct Outlook {
     backlog: Option<Backlog>,
     /// Files and bytes that the scan has found, and whether that is all.
     found: (u64, u64, bool),
-    /// Bytes of items that need not travel, or have failed.
-    settled: u64,
-    /// Bytes of an earlier run, or of an earlier connection.
-    resumed: u64,
+    /// Bytes of items that have failed.
+    failed: u64,
     /// The data waits for another process.
     waits: bool,
     limit: Limit,
@@ -103,17 +101,11 @@ impl Outlook {
     /// Takes an event of the copy.
     pub(crate) fn add(&mut self, event: &Event) {
         match event {
-            Event::Scanned { files, bytes, complete } => {
-                if self.backlog.is_some() && *bytes < self.found.1 {
-                    // Another session, which is told of nothing that had arrived before.
-                    self.settled = 0;
-                }
-                self.found = (*files, *bytes, *complete);
-            }
-            Event::Item { bytes, outcome, .. } if *outcome != Outcome::Published => self.settled += bytes,
-            Event::Resumed { bytes } => self.resumed += bytes,
+            Event::Scanned { files, bytes, complete } => self.found = (*files, *bytes, *complete),
+            Event::Item { bytes, outcome: Outcome::Failed, .. } => self.failed = self.failed.saturating_add(*bytes),
             Event::Reconnecting { .. } => {
-                self.resumed = 0;
+                // What fails again is told again.
+                self.failed = 0;
                 self.completion.interrupt();
                 self.predict(None);
             }
@@ -126,9 +118,10 @@ impl Outlook {
 
     fn sample(&mut self, sample: &Sample) {
         self.last = sample.seconds;
-        let travelled = sample.bytes_done.saturating_sub(self.resumed);
+        let travelled = sample.bytes_done.saturating_sub(sample.resumed_bytes);
         let waiting = (u64::from(sample.ring_used) * BLOCK_SIZE as u64).min(travelled);
-        let left = self.found.1.saturating_sub(self.settled.saturating_add(sample.bytes_done));
+        let settled = [sample.skipped_bytes, self.failed, sample.bytes_done].into_iter().fold(0, u64::saturating_add);
+        let left = self.found.1.saturating_sub(settled);
         if let Some(backlog) = &mut self.backlog {
             backlog.observe(sample.seconds, left + waiting);
             self.forecast.behind_bytes = Some(left + waiting);
@@ -201,17 +194,19 @@ mod tests {
     #[test]
     fn what_need_not_travel_is_not_left() {
         assert_left(&after(&[]), 5.0);
-        assert_left(&after(&[item(Outcome::Skipped, 20_000_000)]), 3.0);
+        assert_left(&after(&[item(Outcome::Failed, 20_000_000)]), 3.0);
         assert_left(&after(&[item(Outcome::Published, 20_000_000)]), 5.0);
+        let mut outlook = after(&[]);
+        outlook.add(&Event::Progress(Sample { skipped_bytes: 20_000_000, ..sample(51) }));
+        assert_left(&outlook, 2.9);
     }
 
     #[test]
     fn what_an_earlier_run_has_brought_is_no_rate() {
         let mut outlook = after(&[Event::Scanned { files: 1, bytes: 150_000_000, complete: true }]);
-        outlook.add(&Event::Resumed { bytes: 50_000_000 });
         for tenths in 51..=60 {
-            let bytes_done = 50_000_000 + sample(tenths).bytes_done;
-            outlook.add(&Event::Progress(Sample { bytes_done, ..sample(tenths) }));
+            let (resumed_bytes, bytes_done) = (50_000_000, 50_000_000 + sample(tenths).bytes_done);
+            outlook.add(&Event::Progress(Sample { bytes_done, resumed_bytes, ..sample(tenths) }));
         }
         assert_left(&outlook, 4.0);
     }
@@ -270,12 +265,9 @@ mod tests {
         let mut outlook = Outlook::new(true);
         for second in 0..100_u32 {
             // 30 MB are found in each second, and 10 MB travel; 5 MB were at the destination.
-            if second == 0 {
-                outlook.add(&item(Outcome::Skipped, 5_000_000));
-            }
             let bytes = 5_000_000 + u64::from(second) * 30_000_000;
             outlook.add(&Event::Scanned { files: 1, bytes, complete: false });
-            outlook.add(&Event::Progress(sample(second * 10)));
+            outlook.add(&Event::Progress(Sample { skipped_bytes: 5_000_000, ..sample(second * 10) }));
         }
         let forecast = outlook.forecast();
         assert_eq!((forecast.behind_bytes, forecast.seconds_left), (Some(99 * 20_000_000), None));

@@ -50,6 +50,22 @@ fn the_end_is_predicted_wherever_the_two_ends_are() {
     assert_predicted(&ended, "between two hosts");
 }
 
+#[test]
+fn what_need_not_travel_is_told_with_the_progress() {
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        routed.site.directory("tree");
+        data::file(&routed.path("tree/equal"), MIB, 4);
+        routed.copy(&[], &["tree/"], "copy").expect_code(0);
+        data::file(&routed.path("tree/new"), SIZE, 5);
+        // By so much longer than the interval of progress.
+        let ended = routed.copy(&["--skip-equal", "--rate", "200mbit"], &["tree/"], "copy").expect_code(0);
+        let last = ended.all("progress").last().unwrap();
+        assert_eq!((&last["skipped_bytes"], &last["resumed_bytes"]), (&MIB.into(), &0.into()), "{route:?}: {ended}");
+        assert!(bytes_done(last) <= SIZE, "{route:?}: {ended}");
+    }
+}
+
 fn ctl(site: &Site, run: &Run, words: &[&str]) -> Ended {
     site.icdc(&["ctl", &run.pid().as_raw_nonzero().to_string()]).args(words).run().expect_code(0)
 }
