@@ -64,6 +64,22 @@ impl RateSchedule {
     pub(crate) fn now(&self) -> Option<Rate> {
         self.at(TimeZone::system().to_datetime(Timestamp::now()))
     }
+
+    /// Seconds for which the present limit applies; `None` if it always does.
+    pub(crate) fn lasting(&self) -> Option<f64> {
+        self.lasting_from(TimeZone::system().to_datetime(Timestamp::now()))
+    }
+
+    /// Seconds after a local time for which its limit applies; `None` if it always does.
+    fn lasting_from(&self, time: DateTime) -> Option<f64> {
+        let (limit, past) = (self.at(time), i64::from(time.second()));
+        let minutes = (!self.is_constant()).then_some(1..=i64::from(MINUTES_OF_WEEK))?;
+        let seconds = minutes.map(|minute| minute * 60 - past).find(|seconds| {
+            let later = time.checked_add(SignedDuration::from_secs(*seconds));
+            later.is_ok_and(|later| self.at(later) != limit)
+        });
+        seconds.map(|seconds| seconds as f64)
+    }
 }
 
 impl fmt::Display for RateSchedule {
@@ -243,6 +259,17 @@ mod tests {
         let rate = |utc: &str| schedule.at(zone.to_datetime(utc.parse().unwrap()));
         assert_eq!((rate("2027-01-04T07:30:00Z"), rate("2027-01-04T06:30:00Z")), (mbit(1), None));
         assert_eq!((rate("2027-07-05T07:30:00Z"), rate("2027-07-05T06:30:00Z")), (None, mbit(1)));
+    }
+
+    #[test]
+    fn it_is_known_for_how_long_a_rate_applies() {
+        let lasting =
+            |text: &str, hour: i8| rate_schedule(text).unwrap().lasting_from(date(2027, 1, 4).at(hour, 59, 30, 0));
+        assert_eq!(lasting("200mbit", 8), None);
+        assert_eq!(lasting("08:00-18:00=200mbit", 7), Some(30.0));
+        assert_eq!(lasting("08:00-18:00=200mbit", 16), Some(3630.0));
+        assert_eq!(lasting("mon=1mbit, tue=1mbit", 22), Some(24.0 * 3600.0 + 3630.0));
+        assert_eq!(lasting("00:00-12:00=1mbit, 12:00-24:00=1mbit", 22), None);
     }
 
     #[test]

@@ -427,6 +427,12 @@ pub struct Sample {
     /// Bytes of these that the files which are replaced have, and that did not travel.
     #[serde(default)]
     pub unchanged_bytes: u64,
+    /// Bytes of these that an earlier run, or an earlier connection, had brought.
+    #[serde(default)]
+    pub resumed_bytes: u64,
+    /// Bytes that are not among these and need not travel, as the destination has them or does not want them.
+    #[serde(default)]
+    pub skipped_bytes: u64,
     /// Total bytes that the scan has found so far.
     pub bytes_total: u64,
     /// Number of files that are published or skipped so far.

@@ -3,16 +3,20 @@
 //! ```text
 //!                    ┌► JSON lines           (standard output)
 //! copy() ─► events ──┼► progress, messages   (standard error)
+//!                    ├► outlook              (into the progress, in both forms)
 //!                    ├► tally ─► summary     (standard output)
 //!                    │    └► exporter        (--metrics FILE, --metrics-push URL)
 //!                    └► recorder ─► report   (--report FILE.html)
 //! receipt, where it was signed               (--receipt FILE)
 //! ```
 
+mod backlog;
+mod completion;
 mod consent;
 pub(crate) mod exporter;
 mod failures;
 mod metrics;
+pub(crate) mod outlook;
 pub(crate) mod output;
 pub(crate) mod page;
 mod progress;
@@ -32,7 +36,7 @@ use icdc_transfer::{Event, EventSink, Summary};
 use crate::arguments::CopyArguments;
 use crate::console::Console;
 use crate::copy::exporter::Exporter;
-use crate::copy::output::CopyOutput;
+use crate::copy::output::{CopyOutput, Kind};
 use crate::copy::page::Ending;
 use crate::ctl::{Controls, Listener};
 use crate::plan::CopyPlan;
@@ -114,7 +118,8 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
     };
     options.confirm_host = Some(console.confirm_host(stop));
     let report = output.report.take();
-    let copy_output = Arc::new(CopyOutput::new(console.clone(), &output, &destination, report.is_some()));
+    let (records, follows) = (report.is_some(), options.follow.is_some());
+    let copy_output = Arc::new(CopyOutput::new(console.clone(), &output, &destination, Kind { records, follows }));
     let events: EventSink = {
         let copy_output = Arc::clone(&copy_output);
         Arc::new(move |event| copy_output.show(event))

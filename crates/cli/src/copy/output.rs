@@ -5,13 +5,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use icdc_client::Location;
 use icdc_metrics::{Reading, RunResult};
 use icdc_report::Report;
-use icdc_transfer::{Event, IfRunning, Outcome, Sample, Summary, Via};
+use icdc_transfer::{Event, IfRunning, Outcome, Summary, Via};
+use icdc_units::Rate;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::console::Console;
 use crate::copy::failures::{Failures, told};
+use crate::copy::outlook::{Outlook, Progress};
 use crate::copy::page::Ending;
 use crate::copy::progress::View;
 use crate::copy::recorder::Recorder;
@@ -47,23 +49,34 @@ pub(crate) struct CopyOutput {
     state: Mutex<Display>,
 }
 
+/// What kind of output a copy needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    /// A report is made at the end.
+    pub(crate) records: bool,
+    /// The copy follows its sources.
+    pub(crate) follows: bool,
+}
+
 /// State of a copy's output, as its events change it: progress, recording, totals and failures.
 struct Display {
     /// The connection was lost, and does not stand again yet.
     is_cut: bool,
     view: View,
+    outlook: Outlook,
     recorder: Option<Recorder>,
     tally: Tally,
     failures: Failures,
 }
 
 impl CopyOutput {
-    /// Output of a copy to `destination`; with `record`, a report can be made at the end.
-    pub(crate) fn new(console: Console, output: &Output, destination: &Location, record: bool) -> Self {
+    /// Output of a copy to `destination`.
+    pub(crate) fn new(console: Console, output: &Output, destination: &Location, kind: Kind) -> Self {
         let state = Display {
             is_cut: false,
             view: View::new(output.progress, console.clone()),
-            recorder: record.then(Recorder::default),
+            outlook: Outlook::new(kind.follows),
+            recorder: kind.records.then(Recorder::default),
             tally: Tally::default(),
             failures: Failures::default(),
         };
@@ -87,18 +100,30 @@ impl CopyOutput {
         if let Some(recorder) = &mut state.recorder {
             recorder.add(&event);
         }
-        state.view.show(&event);
+        state.outlook.add(&event);
+        let forecast = state.outlook.forecast();
+        state.view.show(&event, forecast);
         self.tell(&event, &mut state.failures);
-        match event {
+        match &event {
             Event::Reconnecting { .. } => state.is_cut = true,
             Event::Connected { .. } if std::mem::take(&mut state.is_cut) && !self.quiet => {
                 self.console.complain("connected again");
             }
             _ => {}
         }
-        if self.json {
-            self.json_line(&event);
+        match event {
+            _ if !self.json => {}
+            Event::Progress(sample) => self.progress_line(&Progress { sample, forecast }),
+            event => self.json_line(&event),
         }
+    }
+
+    /// Notes the user's limit of the rate from now on, zero in a pause, and in how many seconds another one applies.
+    pub(crate) fn set_limit(&self, rate: Option<Rate>, lasting: Option<f64>) {
+        let mut state = self.state();
+        state.outlook.set_limit(rate, lasting);
+        let forecast = state.outlook.forecast();
+        state.view.set_forecast(forecast);
     }
 
     /// Shows how the run ended, with its summary, and returns its result; `code` is the exit code
@@ -156,9 +181,10 @@ impl CopyOutput {
         self.state().view.text()
     }
 
-    /// The last measured state of the run.
-    pub(crate) fn last_sample(&self) -> Sample {
-        self.state().tally.last.clone()
+    /// The last measured state of the run, with what is to come.
+    pub(crate) fn progress(&self) -> Progress {
+        let state = self.state();
+        Progress { sample: state.tally.last.clone(), forecast: state.outlook.forecast() }
     }
 
     /// A summary of what has been seen so far.
@@ -278,6 +304,13 @@ impl CopyOutput {
         self.console.json(&line);
     }
 
+    /// Prints an event of progress as a JSON line, with what is to come.
+    fn progress_line(&self, progress: &Progress) {
+        let line = serde_json::to_string(&ProgressLine { kind: "progress", progress });
+        self.console.json(&line.expect("progress is plain data with text as keys"));
+        self.console.flush();
+    }
+
     /// Prints an event as a JSON line.
     fn json_line(&self, event: &Event) {
         let line = serde_json::to_string(event).expect("events are plain data with text as keys");
@@ -293,6 +326,15 @@ impl CopyOutput {
             self.console.flush();
         }
     }
+}
+
+/// JSON line of a progress event.
+#[derive(Serialize)]
+struct ProgressLine<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(flatten)]
+    progress: &'a Progress,
 }
 
 /// The last JSON line of a copy: the summary event with the result of the run.

@@ -13,6 +13,7 @@ use icdc_transfer::{Event, IfRunning, Sample, Stage};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::console::{Console, printable};
+use crate::copy::outlook::Forecast;
 use crate::copy::summary::{clock, limit, megabits, size};
 use crate::plan::output::Progress;
 
@@ -74,7 +75,8 @@ impl View {
     }
 
     /// Takes an event of the copy, and shows the progress anew if it has changed.
-    pub(crate) fn show(&mut self, event: &Event) {
+    pub(crate) fn show(&mut self, event: &Event, forecast: Forecast) {
+        self.meter.forecast = forecast;
         match event {
             Event::Scanned { files, complete, .. } => {
                 (self.meter.files, self.meter.scan_complete) = (*files, *complete);
@@ -112,6 +114,11 @@ impl View {
             }
             _ => {}
         }
+    }
+
+    /// Takes what is to come, to be shown with the next sample.
+    pub(crate) fn set_forecast(&mut self, forecast: Forecast) {
+        self.meter.forecast = forecast;
     }
 
     /// Shows what is done while no data flows, in place of the progress.
@@ -222,11 +229,12 @@ struct Meter {
     lag: Option<f64>,
     /// Text about the process that is waited for.
     awaited: Option<String>,
+    forecast: Forecast,
 }
 
 impl Meter {
     /// The line that fits into this many columns: with at least [`NARROWEST`] of the bar, what
-    /// limits the run is left out first, and then the number of files.
+    /// limits the run is left out first, then the number of files, and then how exact the time left is.
     fn line(&self, columns: usize) -> Line {
         let [mut words, more @ ..] = self.parts();
         for part in more.into_iter().filter(|part| !part.is_empty()) {
@@ -283,11 +291,12 @@ impl Meter {
         parts.collect::<Vec<_>>().join("  ")
     }
 
-    /// Parts of the line: amount with rate and time left, number of files, what limits the run;
-    /// empty where there is nothing.
-    fn parts(&self) -> [String; 3] {
+    /// Parts of the line: amount with rate and time left, how exact that is or that the copy falls behind, number of
+    /// files, what limits the run; empty where there is nothing.
+    fn parts(&self) -> [String; 4] {
+        let only = |words: String| [words, String::new(), String::new(), String::new()];
         let Some(sample) = &self.last else {
-            return ["connecting".into(), String::new(), String::new()];
+            return only("connecting".into());
         };
         let more = if self.scan_complete { "" } else { "+" };
         // Of a stream nobody knows the total.
@@ -300,26 +309,35 @@ impl Meter {
         let silent = sample.silent_ms as f64 / 1e3;
         let round_trip = sample.rtt_us as f64 / 1e6;
         if silent > SILENT.max(2.0 * round_trip) {
-            let words = format!("{done}  no answer for {silent:.0} s");
-            return [words, String::new(), String::new()];
+            return only(format!("{done}  no answer for {silent:.0} s"));
         }
         if let Some(awaited) = &self.awaited {
-            return [format!("{done}  {awaited}"), String::new(), String::new()];
+            return only(format!("{done}  {awaited}"));
         }
-        if let Some(lag) = self.lag.filter(|_| !self.scan_complete && sample.bytes_done == sample.bytes_total) {
+        if let Some(lag) = self.lag.filter(|_| !self.scan_complete && self.forecast.behind_bytes == Some(0)) {
             let (done, files) = (size(sample.bytes_done), sample.files_done);
-            let words = format!("following  {done} in {files} files  last {lag:.1} s after its close");
-            return [words, String::new(), String::new()];
+            return only(format!("following  {done} in {files} files  last {lag:.1} s after its close"));
         }
-        let left = sample.bytes_total.saturating_sub(sample.bytes_done) as f64 * 8.0 / self.rate();
-        let left =
-            if self.scan_complete && left.is_finite() { format!("  {} left", clock(left)) } else { String::new() };
+        let limit = limit(self.limiting().name(), sample.max_rate_bps);
         let files = match self.files {
             0 | 1 => String::new(),
             files => format!("{} of {files}{more} files", sample.files_done),
         };
-        let words = format!("{done}  {}{left}", megabits(self.rate() as u64));
-        [words, files, format!("limited by {}", limit(self.limiting().name(), sample.max_rate_bps))]
+        let words = format!("{done}  {}", megabits(self.rate() as u64));
+        let limited = format!("limited by {limit}");
+        match self.forecast {
+            Forecast {
+                seconds_left: Some(left), seconds_left_low: Some(low), seconds_left_high: Some(high), ..
+            } => {
+                let spread = (high - left).max(left - low);
+                let exactness = if spread < 1.0 { String::new() } else { format!("±{}", clock(spread)) };
+                [format!("{words}  {} left", clock(left)), exactness, files, limited]
+            }
+            Forecast { behind_bytes_per_minute: Some(growth @ 1..), .. } => {
+                [words, format!("falls behind by {} per minute: {limit}", size(growth)), files, String::new()]
+            }
+            _ => [words, String::new(), files, limited],
+        }
     }
 }
 
@@ -327,29 +345,44 @@ impl Meter {
 mod tests {
     use super::*;
 
+    /// That the copy is complete in 8 s.
+    const EIGHT: Forecast = Forecast {
+        seconds_left: Some(7.5),
+        seconds_left_low: Some(7.0),
+        seconds_left_high: Some(9.1),
+        behind_bytes: None,
+        behind_bytes_per_minute: None,
+    };
+
     fn sample(seconds: f64, bytes_done: u64, rate_bps: u64, limited_by: Stage) -> Sample {
         Sample { seconds, bytes_done, bytes_total: 1_000_000_000, rate_bps, limited_by, ..Sample::default() }
     }
 
     #[test]
     fn a_line_tells_share_rate_time_left_and_limit() {
-        let mut meter = Meter { scan_complete: true, ..Meter::default() };
+        let mut meter = Meter { scan_complete: true, forecast: EIGHT, ..Meter::default() };
         meter.add(&sample(1.0, 250_000_000, 800_000_000, Stage::Network));
+        assert_eq!(meter.text(), " 25%  250MB of 1GB  800.0 Mbit/s  0:08 left  ±0:02  limited by network");
+        meter.forecast.seconds_left_high = Some(8.4);
         assert_eq!(meter.text(), " 25%  250MB of 1GB  800.0 Mbit/s  0:08 left  limited by network");
+        meter.forecast = Forecast::default();
+        assert_eq!(meter.text(), " 25%  250MB of 1GB  800.0 Mbit/s  limited by network");
     }
 
     #[test]
     fn the_bar_has_20_to_40_columns_and_what_limits_the_run_goes_first() {
         let name = "a/directory/with/a/very/long/name/of/a/file.nc".to_owned();
-        let mut meter = Meter { scan_complete: true, files: 345, name, ..Meter::default() };
+        let mut meter = Meter { scan_complete: true, files: 345, name, forecast: EIGHT, ..Meter::default() };
         meter.add(&Sample { files_done: 12, ..sample(1.0, 250_000_000, 800_000_000, Stage::DestinationDisk) });
         let words = " 25%  250MB of 1GB  800.0 Mbit/s  0:08 left";
-        let narrow = meter.line(80);
+        let narrow = meter.line(70);
         assert!(narrow.words == words && (NARROWEST..=WIDEST).contains(&narrow.bar), "{narrow:?}");
-        let wider = meter.line(90);
-        assert_eq!(wider.words, format!("{words}  12 of 345 files"));
+        let wider = meter.line(80);
+        assert_eq!(wider.words, format!("{words}  ±0:02"));
+        let wider = meter.line(98);
+        assert_eq!(wider.words, format!("{words}  ±0:02  12 of 345 files"));
         let wide = meter.line(200);
-        assert_eq!(wide.words, format!("{words}  12 of 345 files  limited by destination disk"));
+        assert_eq!(wide.words, format!("{words}  ±0:02  12 of 345 files  limited by destination disk"));
         assert!(wide.bar == WIDEST && wide.name == meter.name, "{wide:?}");
         assert_eq!(meter.line(40).bar, 0);
         for columns in 0..250 {
@@ -362,14 +395,30 @@ mod tests {
     }
 
     #[test]
-    fn of_sources_that_are_followed_the_lag_is_told() {
+    fn of_sources_that_are_followed_the_lag_is_told_and_whether_it_grows() {
         let mut view = View { meter: Meter::default(), medium: Medium::Nothing, console: Console::new() };
-        view.show(&Event::Scanned { files: 2, bytes: 1_000_000_000, complete: false });
-        view.show(&Event::Followed { path: "shot".into(), bytes: 7, lag_s: 0.31 });
-        view.show(&Event::Progress(Sample { files_done: 2, ..sample(1.0, 1_000_000_000, 0, Stage::Scan) }));
+        let [through, behind, falling] =
+            [(0, None), (750_000_000, Some(0)), (750_000_000, Some(1_000_000_000))].map(|(behind, growth)| Forecast {
+                behind_bytes: Some(behind),
+                behind_bytes_per_minute: growth,
+                ..Forecast::default()
+            });
+        let last = Event::Progress(Sample { files_done: 2, ..sample(1.0, 1_000_000_000, 0, Stage::Scan) });
+        for event in [
+            Event::Scanned { files: 2, bytes: 1_000_000_000, complete: false },
+            Event::Followed { path: "shot".into(), bytes: 7, lag_s: 0.31 },
+            last,
+        ] {
+            view.show(&event, through);
+        }
         assert_eq!(view.meter.text(), "following  1GB in 2 files  last 0.3 s after its close");
-        view.show(&Event::Progress(sample(2.0, 250_000_000, 800_000_000, Stage::Network)));
-        assert!(view.meter.text().starts_with(" 25%"), "{}", view.meter.text());
+        let sample = Event::Progress(sample(9.0, 250_000_000, 800_000_000, Stage::DestinationDisk));
+        view.show(&sample, behind);
+        let text = view.meter.text();
+        assert!(text.starts_with(" 25%") && text.ends_with("0 of 2+ files  limited by destination disk"), "{text}");
+        view.show(&sample, falling);
+        let told = "  falls behind by 1GB per minute: destination disk  0 of 2+ files";
+        assert!(view.meter.text().ends_with(told), "{}", view.meter.text());
     }
 
     #[test]
@@ -394,12 +443,12 @@ mod tests {
     #[test]
     fn another_icdc_is_named_as_long_as_it_is_waited_for() {
         let mut view = View { meter: Meter::default(), medium: Medium::Nothing, console: Console::new() };
-        view.show(&Event::Scanned { files: 1, bytes: 1_000_000_000, complete: true });
+        view.show(&Event::Scanned { files: 1, bytes: 1_000_000_000, complete: true }, Forecast::default());
         let sample = Event::Progress(sample(1.0, 0, 0, Stage::Finish));
         let running = Event::Running { path: "x".into(), pid: Some(7), age_s: Some(5), then: IfRunning::Wait };
-        [&running, &sample].into_iter().for_each(|event| view.show(event));
+        [&running, &sample].into_iter().for_each(|event| view.show(event, Forecast::default()));
         assert_eq!(view.meter.text(), "  0%  0B of 1GB  waiting for another icdc (pid 7)");
-        [&Event::Waited, &sample].into_iter().for_each(|event| view.show(event));
+        [&Event::Waited, &sample].into_iter().for_each(|event| view.show(event, Forecast::default()));
         assert_eq!(view.meter.text(), "  0%  0B of 1GB  0.00 Mbit/s  limited by finish");
     }
 

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use icdc_units::Rate;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
 use super::message::{Answer, Request, Status, receive, send};
 use super::place::Place;
 use crate::arguments::{CtlArguments, CtlCommand};
 use crate::console::Console;
+use crate::copy::outlook::Forecast;
 use crate::{exit, logs};
 
 /// Time limit for the answer of a copy: it looks at requests within milliseconds unless it is
@@ -91,6 +94,9 @@ fn show(status: Box<Status>, arguments: &CtlArguments, console: &Console) {
         CtlCommand::Status => {
             console.result(&format!("{pid}  {}", places(&status)));
             console.result(text);
+            if let Some(end) = predicted_end(&status.progress.forecast, Timestamp::now(), &TimeZone::system()) {
+                console.result(&end);
+            }
             let present = match status.rate_limit_bps.map(Rate::from_bits_per_second) {
                 Some(present) if rate.contains('=') => format!(", at present {present}"),
                 None if rate.contains('=') => ", at present auto".to_owned(),
@@ -105,6 +111,18 @@ fn show(status: Box<Status>, arguments: &CtlArguments, console: &Console) {
     }
 }
 
+/// When a copy is complete by this forecast of the present, in words; `None` if that is not known.
+fn predicted_end(forecast: &Forecast, now: Timestamp, zone: &TimeZone) -> Option<String> {
+    let Forecast { seconds_left, seconds_left_low, seconds_left_high, .. } = *forecast;
+    let (left, low, high) = (seconds_left?, seconds_left_low?, seconds_left_high?);
+    let form = if high < 12.0 * 3600.0 { "%H:%M:%S" } else { "%F %H:%M" };
+    let at = |seconds: f64| {
+        let time = now.checked_add(SignedDuration::try_from_secs_f64(seconds).ok()?).ok()?;
+        Some(zone.to_datetime(time).strftime(form).to_string())
+    };
+    Some(format!("complete at {}, between {} and {}", at(left)?, at(low)?, at(high)?))
+}
+
 /// Sources and destination of a copy, as they were typed.
 fn places(status: &Status) -> String {
     let sources = if status.sources.is_empty() { "-".to_owned() } else { status.sources.join(" ") };
@@ -114,6 +132,21 @@ fn places(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_is_told_by_the_clock_with_the_date_if_it_is_far() {
+        let now: Timestamp = "2027-01-04T23:30:00Z".parse().unwrap();
+        let end = |left: f64| {
+            let (seconds_left_low, seconds_left_high) = (Some(left / 2.0), Some(left * 2.0));
+            let forecast =
+                Forecast { seconds_left: Some(left), seconds_left_low, seconds_left_high, ..Forecast::default() };
+            predicted_end(&forecast, now, &TimeZone::UTC).unwrap()
+        };
+        assert_eq!(end(60.0), "complete at 23:31:00, between 23:30:30 and 23:32:00");
+        let far = "complete at 2027-01-05 23:30, between 2027-01-05 11:30 and 2027-01-06 23:30";
+        assert_eq!(end(86_400.0), far);
+        assert_eq!(predicted_end(&Forecast::default(), now, &TimeZone::UTC), None);
+    }
 
     fn copy(pid: u32) -> (u32, UnixStream) {
         // Its other end is closed, and nothing answers.

@@ -71,6 +71,7 @@ impl Controls {
         let mut wanted = self.wanted();
         let rate = if wanted.is_paused { Some(Rate::ZERO) } else { wanted.rate.now() };
         self.ceiling.set(rate);
+        self.copy_output.set_limit(rate, wanted.rate.lasting());
         if rate != self.ceiling.first() && self.ceiling.is_out_of_reach() && !wanted.is_told {
             wanted.is_told = true;
             self.console.complain(&format!("the rate stays as it was at first: {OLDER_SENDER}"));
@@ -126,7 +127,7 @@ impl Controls {
             paused,
             rate,
             rate_limit_bps: present.map(Rate::as_bits_per_second),
-            progress: self.copy_output.last_sample(),
+            progress: self.copy_output.progress(),
             text: self.text(),
         }
     }

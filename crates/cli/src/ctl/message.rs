@@ -5,10 +5,11 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use icdc_tcp::clock;
-use icdc_transfer::Sample;
 use icdc_units::Span;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::copy::outlook::Progress;
 
 /// Maximum length of a line in bytes: a status has the sources and the destination of a copy.
 const MAX_LINE: usize = 1 << 20;
@@ -59,8 +60,8 @@ pub(super) struct Status {
     pub(super) rate: String,
     /// Limit of the rate at present, in bits per second; `None` for none.
     pub(super) rate_limit_bps: Option<u64>,
-    /// The last measured state.
-    pub(super) progress: Sample,
+    /// The last measured state, with what is to come.
+    pub(super) progress: Progress,
     /// The line that SIGUSR1 prints.
     pub(super) text: String,
 }

@@ -39,6 +39,7 @@ mod old_kernel;
 mod options;
 mod owners;
 mod patterns;
+mod predicted;
 mod pruning;
 mod published;
 mod receipt;

@@ -197,3 +197,21 @@ fn a_file_that_was_open_before_it_is_followed_waits_for_its_writer() {
     run.finish().expect_code(0);
     assert_same(&source, &routed.path("copy"));
 }
+
+#[test]
+fn what_has_settled_and_not_arrived_is_told_while_it_travels() {
+    let routed = RoutedSite::new(Route::Push);
+    let source = routed.site.directory("source");
+    let run = routed.start(&["--follow", "--settle", "100ms", "--rate", "40mbit"], &["source/"], "copy");
+    write_aside(&source.join("frame"), &Noise::new(7).bytes(4 * MIB as usize));
+    await_followed(&run, "source/frame");
+    let is_through = |event: &serde_json::Value| event["type"] == "progress" && event["behind_bytes"] == 0;
+    assert!(run.wait_for_more(0, 2, is_through), "{}", run.stderr());
+    run.signal(Signal::INT);
+    let ended = run.finish().expect_code(0);
+    let behind = ended.all("progress").map(|event| event["behind_bytes"].as_u64().unwrap());
+    let most = behind.max().unwrap();
+    assert!((MIB..=4 * MIB).contains(&most), "{most}: {ended}");
+    let growth = |event: &serde_json::Value| event["behind_bytes_per_minute"].is_null();
+    assert!(ended.all("progress").all(growth), "not in the first minute: {ended}");
+}

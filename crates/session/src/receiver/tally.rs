@@ -28,6 +28,8 @@ pub struct Tally {
     pub renamed: u64,
     /// Items at whose names the destination stays as it was.
     pub kept: KeptCounts,
+    /// Sum of the sizes of items that were there already, were made there, or were not wanted.
+    pub skipped_bytes: ByteCount,
     /// Number of items that were deleted because the source does not have them.
     pub deleted: u64,
     /// Number of items that the sender has removed at the source, or would remove in a dry run.
@@ -67,10 +69,22 @@ impl Tally {
                 self.count(*size, None);
             }
             Notification::Continued { held } => self.resumed += *held,
-            Notification::Skipped { is_file, .. } => self.skipped += u64::from(*is_file),
-            Notification::Linked { .. } => self.linked += 1,
-            Notification::Renamed { .. } => self.renamed += 1,
-            Notification::Kept { why, .. } => self.kept.add(*why),
+            Notification::Skipped { is_file, size, .. } => {
+                self.skipped += u64::from(*is_file);
+                self.skipped_bytes += *size;
+            }
+            Notification::Linked { size, .. } => {
+                self.linked += 1;
+                self.skipped_bytes += *size;
+            }
+            Notification::Renamed { size, .. } => {
+                self.renamed += 1;
+                self.skipped_bytes += *size;
+            }
+            Notification::Kept { why, size, .. } => {
+                self.kept.add(*why);
+                self.skipped_bytes += *size;
+            }
             Notification::Deleted { .. } => self.deleted += 1,
             Notification::Failed { .. }
             | Notification::DeletionRefused { .. }
@@ -164,8 +178,8 @@ mod tests {
     }
 
     #[test]
-    fn items_without_contents_count_by_their_outcome() {
-        let (path, size) = (b"a".to_vec(), ByteCount::ZERO);
+    fn items_that_do_not_travel_count_by_their_outcome() {
+        let (path, size) = (b"a".to_vec(), SIZE);
         let mut tally = counted(&[
             Notification::Skipped { path: path.clone(), size, is_file: false },
             Notification::Skipped { path: path.clone(), size, is_file: true },
@@ -180,6 +194,7 @@ mod tests {
             Tally {
                 skipped: 1,
                 linked: 1,
+                skipped_bytes: SIZE * 4,
                 kept: KeptCounts { newer: 1, ..KeptCounts::default() },
                 failed: 2,
                 ..Tally::default()

@@ -60,6 +60,8 @@ impl Progress {
                 u64::MAX
             }),
             unchanged_bytes: tally.unchanged.as_u64(),
+            resumed_bytes: tally.resumed.as_u64(),
+            skipped_bytes: tally.skipped_bytes.as_u64(),
             bytes_total: totals.bytes,
             files_done: tally.files + tally.skipped + tally.kept.all() + tally.linked + tally.renamed,
             rate_bps: rate.as_bits_per_second(),

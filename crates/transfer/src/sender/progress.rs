@@ -74,6 +74,8 @@ impl Progress {
             bytes_done: (feedback.received + (counts.resumed_bytes + counts.unchanged_bytes).as_u64())
                 .min(if known.complete { known.bytes } else { u64::MAX }),
             unchanged_bytes: counts.unchanged_bytes.as_u64(),
+            resumed_bytes: counts.resumed_bytes.as_u64(),
+            skipped_bytes: counts.skipped_bytes.as_u64(),
             bytes_total: known.bytes,
             files_done: counts.files_done + counts.skipped + counts.kept.all() + counts.linked + counts.renamed,
             rate_bps: rate.as_bits_per_second(),
