@@ -213,6 +213,7 @@ fn requests() -> Vec<Message> {
         owner_names: true,
         known_digests: true,
         compress: Compress::Level(3),
+        copy_devices: true,
     };
     let receive = ReceiveOptions {
         verify: true,
@@ -242,6 +243,7 @@ fn requests() -> Vec<Message> {
         whole_files: true,
         directory_links: Some(DirectoryLinks { into: vec![b"/mnt/other".to_vec()] }),
         known_digests: false,
+        write_device: false,
     };
     let drive = Drive {
         host: "far".into(),

@@ -18,6 +18,7 @@ mod beside;
 mod candidates;
 mod compare;
 mod confinement;
+mod device;
 mod disk_rate;
 mod exchanging;
 mod expanding;
@@ -183,6 +184,7 @@ fn receive(
         asked: Mutex::default(),
         noticed: Mutex::default(),
         place: OnceLock::new(),
+        device: OnceLock::new(),
         owners,
         digests,
         ceiling,
