@@ -170,6 +170,11 @@ impl DiskFile {
         self.file_system.is_none_or(|found| found == FUSE)
     }
 
+    /// Whether it is a block device, which has other data behind those that are written.
+    pub(crate) fn is_device(&self) -> bool {
+        self.file_system == Some(BLOCK_DEVICES)
+    }
+
     /// Whether transfers of aligned ranges use Direct I/O.
     #[must_use]
     pub fn is_direct(&self) -> bool {
@@ -181,7 +186,7 @@ impl DiskFile {
     /// # Errors
     /// Error of `fstat`, or of `lseek`.
     pub fn size(&self) -> Result<u64, FileError> {
-        if self.file_system == Some(BLOCK_DEVICES) {
+        if self.is_device() {
             // By its end: transfers name their offsets, so that the position is nobody's.
             return seek(&self.buffered, SeekFrom::End(0)).map_err(|errno| self.failure("lseek", errno));
         }

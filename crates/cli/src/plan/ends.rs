@@ -48,7 +48,7 @@ fn preserve(arguments: &CopyArguments) -> Preserve {
 /// The receiving end's options, from a copy's command line.
 pub(super) fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOptions {
     ReceiveOptions {
-        verify: arguments.verify,
+        verify: arguments.verify || arguments.write_device,
         resume: !arguments.no_resume,
         existing: existing(arguments),
         if_running: match arguments.if_running {

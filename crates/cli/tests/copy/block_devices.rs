@@ -15,8 +15,8 @@ use crate::support::{
     Ended, KIB, MIB, Route, RoutedSite, Signal, Site, Start, assert_no_leftovers, bytes_done, data, skip,
 };
 
-/// Size of the devices: no multiple of a block.
-const SIZE: u64 = 21 * MIB + 512 * KIB;
+/// Size of the devices: no multiple of a block nor of a page.
+const SIZE: u64 = 21 * MIB + 512 * KIB + 3 * 512;
 /// Unit in which contents are compared.
 const LEAF: u64 = 64 * KIB;
 /// Routes to an end within this user's rights, by which any device may be used.
@@ -66,6 +66,7 @@ fn a_file_is_written_into_a_device_and_what_is_behind_it_stays() {
             let ended = routed.copy(&["--write-device"], &["source"], "device").expect_code(0);
             assert_written(&device, &source, &before, &ended);
             assert_eq!((ended.number("files"), ended.number("bytes")), (1, size), "{route:?}: {ended}");
+            assert_eq!(ended.summary()["read_back"], true, "{ended}");
             assert_eq!(ended.summary()["digest"], blake3::hash(&fs::read(&source).unwrap()).to_hex().as_str());
             assert!(fs::symlink_metadata(routed.path("device")).unwrap().is_symlink());
             assert_no_leftovers(routed.site.root());
@@ -291,7 +292,7 @@ fn the_same_command_completes_a_device_after_a_kill() {
             let ended = routed.copy(&["--write-device"], &["source"], "device").expect_code(0);
             assert_written(&device, &routed.path("source"), &before, &ended);
             if route == Route::Push {
-                assert!(ended.number("bytes_sent") < 16 * MIB, "what the device has is not sent: {ended}");
+                assert!(ended.number("bytes_sent") < 20 * MIB, "what the device has is not sent: {ended}");
             }
             assert_no_leftovers(routed.site.root());
         }
@@ -324,8 +325,13 @@ fn what_the_device_gives_back_is_compared() {
         let routed = RoutedSite::new(route);
         let Some(device) = device(&routed.site) else { return };
         let run = slowly(&routed);
-        // Another program's write into what has arrived, as a disk that forgets one.
-        File::options().write(true).open(device.node()).unwrap().write_all_at(b"damage", MIB).unwrap();
+        // Another program writes where the first block is, as a disk that forgets it.
+        let node = File::options().write(true).open(device.node()).unwrap();
+        assert!(eventually(|| {
+            node.write_all_at(b"damage", MIB).unwrap();
+            run.has_ended()
+        }));
+        drop(node);
         let ended = run.finish().expect_code(1);
         assert!(ended.stderr.contains("what the medium gives back differs"), "{route:?}: {ended}");
         assert!(ended.stderr.contains("parts of its old and of its new contents"), "{route:?}: {ended}");
@@ -338,15 +344,21 @@ fn a_device_that_shrinks_or_cannot_be_read_is_told_with_the_offset() {
     for route in ROUTES {
         for shrinks in [true, false] {
             let routed = RoutedSite::new(route);
-            let Some(device) = device(&routed.site) else { return };
-            let run = routed.start(&["--copy-devices", "--rate", "40mbit"], &["device"], "image");
+            // Longer than what is read ahead.
+            let (size, end) = (640 * MIB, 144 * MIB);
+            File::create(routed.path("contents")).unwrap().set_len(size).unwrap();
+            let Some(device) = LoopDevice::of(routed.path("contents")) else { return };
+            symlink(device.node(), routed.path("device")).unwrap();
+            let options = ["--copy-devices", "--rate", "200mbit", "--compress", "never"];
+            let options = if route == Route::Local { &options[..3] } else { &options[..] };
+            let run = routed.start(options, &["device"], "image");
             assert!(run.wait_for(|event| bytes_done(event) > 0), "{}", run.stderr());
             let words = if shrinks {
-                device.resize(20 * MIB);
-                format!("shrank from {SIZE} to {} bytes while it was read: from offset {}", 20 * MIB, 20 * MIB)
+                device.resize(end);
+                format!("shrank from {size} to {end} bytes while it was read: from offset {end}")
             } else {
-                device.truncate(20 * MIB);
-                format!("offset {}", 20 * MIB)
+                device.truncate(end);
+                format!("offset {end}")
             };
             let ended = run.finish().expect_code(1);
             assert!(ended.stderr.contains(&words), "{route:?} {words}: {ended}");

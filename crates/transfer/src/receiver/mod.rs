@@ -16,6 +16,7 @@ mod backups;
 mod bases;
 mod beside;
 mod candidates;
+mod claiming;
 mod compare;
 mod confinement;
 mod device;

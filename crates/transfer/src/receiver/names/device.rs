@@ -1,9 +1,11 @@
 //! The device that is the destination: claimed when the session begins, and written in place.
 
+use icdc_disk::tree::{Directory, Name};
 use icdc_protocol::message::Begin;
 use icdc_session::SessionError;
 use icdc_session::receiver::book::action::{NotStaged, Placed};
 
+use super::super::claiming::take_device;
 use super::super::device::Device;
 use super::super::failure::Failure;
 use super::super::onto_itself::{SourcesHere, refuse_onto_itself};
@@ -11,7 +13,6 @@ use super::super::placement::{Placement, refusal, refuse};
 use super::super::publishing::{Made, Staged};
 use super::super::waiting::{LockWait, Locked};
 use super::{FileExecutor, Opening};
-use icdc_disk::tree::{Directory, Name};
 
 impl FileExecutor<'_> {
     /// Claims the device that is the destination, for the only file of the session.
@@ -26,7 +27,7 @@ impl FileExecutor<'_> {
         let placement = Placement::in_device(begin, located.directory.clone(), name.clone())?;
         refuse_onto_itself(&placement, begin)?;
         let waiting = LockWait::of(shared, Locked::Everything);
-        let (device, has_waited) = Device::claim((&located.directory, &name), &waiting, shared.options.buffered)?;
+        let (device, has_waited) = take_device((&located.directory, &name), &waiting, shared.options.buffered)?;
         if shared.device.set(device).is_err() {
             return Err(SessionError::Protocol("a session began twice".into()));
         }

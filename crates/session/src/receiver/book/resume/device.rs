@@ -9,7 +9,6 @@ use super::super::action::ReferencePlace;
 use super::super::item::Item;
 use super::facts::Facts;
 use super::verdict::Verdict;
-use super::{EVERYTHING, wanted};
 use crate::Failure;
 
 /// Verdict on an item that is to be written into the device which is the destination.
@@ -40,8 +39,11 @@ pub(super) fn into_device(item: &Item, options: &ReceiveOptions, facts: &mut imp
         .into());
     }
     if options.dry_run || size <= PACK_FILE_LIMIT {
-        return Ok(EVERYTHING);
+        return Ok(Verdict::Contents { held: None });
     }
     let is_described = !options.whole_files && facts.describes_files() && room >= ByteCount::from(LEAF_SIZE);
-    Ok(wanted(None, is_described.then_some(ReferencePlace::Itself)))
+    Ok(match is_described {
+        true => Verdict::Difference { held: None, basis: ReferencePlace::Itself },
+        false => Verdict::Contents { held: None },
+    })
 }
