@@ -340,9 +340,9 @@ fn what_the_device_gives_back_is_compared() {
 }
 
 #[test]
-fn a_device_that_shrinks_or_cannot_be_read_is_told_with_the_offset() {
+fn a_device_that_shrinks_changes_or_cannot_be_read_is_told() {
     for route in ROUTES {
-        for shrinks in [true, false] {
+        for trouble in ["shrinks", "is written", "cannot be read"] {
             let routed = RoutedSite::new(route);
             // Longer than what is read ahead.
             let (size, end) = (640 * MIB, 144 * MIB);
@@ -353,12 +353,19 @@ fn a_device_that_shrinks_or_cannot_be_read_is_told_with_the_offset() {
             let options = if route == Route::Local { &options[..3] } else { &options[..] };
             let run = routed.start(options, &["device"], "image");
             assert!(run.wait_for(|event| bytes_done(event) > 0), "{}", run.stderr());
-            let words = if shrinks {
-                device.resize(end);
-                format!("shrank from {size} to {end} bytes while it was read: from offset {end}")
-            } else {
-                device.truncate(end);
-                format!("offset {end}")
+            let words = match trouble {
+                "shrinks" => {
+                    device.resize(end);
+                    format!("shrank from {size} to {end} bytes while it was read: from offset {end}")
+                }
+                "is written" => {
+                    File::options().write(true).open(device.node()).unwrap().write_all_at(b"changed", end).unwrap();
+                    "changed while it was read".to_owned()
+                }
+                _ => {
+                    device.truncate(end);
+                    format!("offset {end}")
+                }
             };
             let ended = run.finish().expect_code(1);
             assert!(ended.stderr.contains(&words), "{route:?} {words}: {ended}");
