@@ -89,10 +89,6 @@ const COPY: &[Habit] = &[
         "write --preserve all, or a list with specials: pipes and sockets, and with owner devices, which root makes",
     ),
     (
-        &["--copy-devices", "--write-devices"],
-        "there is none: a device is never read or written into; --preserve all makes devices anew, by root",
-    ),
-    (
         &["--safe-links", "--copy-unsafe-links", "--munge-links", "--insecure-links"],
         "not needed: links are copied as links, and nothing is written through one; leave them out by --preserve mode,times",
     ),

@@ -36,7 +36,9 @@ use self::connection::connection;
 use self::ends::{receiving, sending, snapshot};
 use self::output::{Output, Progress, SummaryPlace, metrics, progress, result_file};
 use self::places::{missing_source, refuse_forgotten_colon};
-use self::refusals::{refuse_backups, refuse_directories, refuse_equality, refuse_mode_changes, refuse_without_effect};
+use self::refusals::{
+    refuse_backups, refuse_devices, refuse_directories, refuse_equality, refuse_mode_changes, refuse_without_effect,
+};
 use crate::applies::Hosts;
 use crate::arguments::{CopyArguments, ReportingArguments};
 use crate::schedule::RateSchedule;
@@ -71,6 +73,7 @@ impl CopyPlan {
         let choice = choosing::choice(&arguments.choosing)?;
         check_sources(&sources, first, &choice.rules)?;
         refuse_equality(&arguments)?;
+        refuse_devices(&arguments)?;
         let hosts = Hosts::of(&sources, &destination);
         refuse_without_effect(&arguments, hosts)?;
         refuse_directories(&arguments)?;

@@ -42,7 +42,11 @@ pub fn copy(
     icdc_tcp::raise_descriptor_limit();
     sender::check_choice(&options.send.choice).map_err(|error| CopyError::Usage(error.to_string()))?;
     let copied = dispatch(sources, destination, options, events, stop);
-    copied.map_err(|error| if options.has_stream() { error.of_stream() } else { error })
+    copied.map_err(|error| match error {
+        error if options.has_stream() => error.of_stream(),
+        error if options.receive.write_device => error.of_device(),
+        error => error,
+    })
 }
 
 /// Chooses by the locations whether this end sends, receives, copies on this host or introduces two

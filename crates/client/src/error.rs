@@ -27,6 +27,11 @@ pub enum CopyError {
     /// A copy from or to a stream was interrupted, or its connection lost.
     #[error("{0}; a stream is not resumed: run all of the command again")]
     StreamBroken(String),
+    /// A copy into a device was interrupted, or its connection lost.
+    #[error(
+        "{0}; the device may have parts of its old and of its new contents until a run succeeds: run the same command again"
+    )]
+    DeviceUnfinished(String),
     /// Any other failure that ended the run.
     #[error("{0}")]
     Failed(String),
@@ -40,8 +45,20 @@ impl CopyError {
             Self::Usage(_) => FailureKind::Unusable,
             Self::Connect(error) => error.into(),
             Self::Refused(refusal) => refusal.kind.into(),
-            Self::Interrupted | Self::Lost(_) | Self::StreamBroken(_) => FailureKind::Interrupted,
+            Self::Interrupted | Self::Lost(_) | Self::StreamBroken(_) | Self::DeviceUnfinished(_) => {
+                FailureKind::Interrupted
+            }
             Self::Failed(_) => FailureKind::Failed,
+        }
+    }
+
+    /// This error, of a copy into a device, which has parts of the old and of the new contents then.
+    #[must_use]
+    pub(crate) fn of_device(self) -> Self {
+        match self {
+            Self::Interrupted => Self::DeviceUnfinished("interrupted".to_owned()),
+            Self::Lost(reason) => Self::DeviceUnfinished(reason),
+            other => other,
         }
     }
 

@@ -183,9 +183,8 @@ pub fn push_over(
         making.beside(connect, |joining| {
             let found = match order.input {
                 Some(input) => Sources::stream(input.clone()),
-                None => {
-                    sender::find_sources(order.tree, order.paths, order.send).restricted_to(order.selection.cloned())
-                }
+                None => sender::find_sources(order.tree, order.paths, order.send, &order.transfer)
+                    .restricted_to(order.selection.cloned()),
             };
             let found = found.with_receipt(order.receipt.map(|receipt| receipt.sink())).needing(receive.needs_here());
             sender::run(link, joining, Follow::attach_to(order.follow, order.listed.limit(found)), order.send, run)

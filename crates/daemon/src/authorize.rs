@@ -1,9 +1,15 @@
 //! Whether a request is allowed by what its key was granted.
 
-use icdc_protocol::message::{ChangeRequest, Job, Missing, Refusal, RefusalKind, Request, Transfer};
+use icdc_protocol::message::{
+    ChangeRequest, Job, Missing, ReceiveOptions, Refusal, RefusalKind, Request, SendOptions, Transfer,
+};
 use icdc_session_process::{MAY_NOT_REMOVE, diskless};
 
 use crate::granted::{Granted, Scope};
+
+/// Reason for refusing block devices to a key.
+const NO_DEVICES: &str = "this key may not read or write block devices, which may have what is beyond its root; that takes root=/ and \
+                          rights=rw in authorized_keys there";
 
 /// Checks a request against what its key was granted; the error is the refusal for the other end.
 pub(crate) fn authorize(request: &Request, granted: &Granted) -> Result<(), Refusal> {
@@ -29,6 +35,9 @@ pub(crate) fn authorize(request: &Request, granted: &Granted) -> Result<(), Refu
                 job_name(&request.job)
             );
             return Err(Refusal::new(RefusalKind::NotAllowed, reason));
+        }
+        Job::Drive(drive) if drive.send.copy_devices && !may_use_devices(granted) => {
+            return Err(Refusal::new(RefusalKind::NotAllowed, NO_DEVICES));
         }
         Job::Join { .. } | Job::Measure(_) => true,
         Job::Transfer(job) => return authorize_transfer(job, granted),
@@ -60,6 +69,12 @@ fn authorize_transfer(job: &Transfer, granted: &Granted) -> Result<(), Refusal> 
         _ if job.diskless().is_some() => Ok(()),
         Transfer::Receive { .. } if !granted.rights.access.writes() => Err(no_rights(transfer_name(job))),
         Transfer::Send { .. } if !granted.rights.access.reads() => Err(no_rights(transfer_name(job))),
+        Transfer::Receive { options: ReceiveOptions { write_device: true, .. }, .. }
+        | Transfer::Send { options: SendOptions { copy_devices: true, .. }, .. }
+            if !may_use_devices(granted) =>
+        {
+            refused(NO_DEVICES)
+        }
         Transfer::Send { options, .. } if options.moves && !granted.rights.access.writes() => refused(MAY_NOT_REMOVE),
         Transfer::Receive { options, .. } if options.preserve.owner && !granted.owners => refused(
             "this key may not set owners; leave owner out of --preserve, or ask for owner=keep in authorized_keys there",
@@ -100,6 +115,13 @@ fn authorize_transfer(job: &Transfer, granted: &Granted) -> Result<(), Refusal> 
         }
         Transfer::Receive { .. } | Transfer::Send { .. } => Ok(()),
     }
+}
+
+/// Whether a key may do all that its user may on the whole host: a device may have what is beyond any
+/// directory, and its node may be one that the key's holder has made.
+fn may_use_devices(granted: &Granted) -> bool {
+    let access = &granted.rights.access;
+    access.reads() && access.writes() && access.drop_box().is_none() && granted.rights.root.is_whole_host()
 }
 
 /// The refusal of a key that lacks the right to do `what`.
@@ -147,7 +169,7 @@ fn transfer_name(transfer: &Transfer) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use icdc_protocol::message::{ReceiveOptions, SourcePosition};
+    use icdc_protocol::message::SourcePosition;
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! An open regular file with two descriptors: buffered, and by Direct I/O where its file system
+//! An open regular file or block device with two descriptors: buffered, and by Direct I/O where its file system
 //! allows it.
 //!
 //! Direct I/O moves data between the disk and a block without the page cache: no copy, no eviction
@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
-    Advice, AtFlags, FallocateFlags, FileType, FsWord, Mode, OFlags, StatxFlags, fadvise, fallocate, fcntl_getfl,
-    fcntl_setfl, fstat, fstatfs, fstatvfs, statx,
+    Advice, AtFlags, FallocateFlags, FileType, FsWord, Mode, OFlags, SeekFrom, StatxFlags, fadvise, fallocate,
+    fcntl_getfl, fcntl_setfl, fstat, fstatfs, fstatvfs, seek, statx,
 };
 use rustix::io::Errno;
 
@@ -37,7 +37,10 @@ const MEMORY_FILE_SYSTEMS: [FsWord; 2] = [0x0102_1994 /* tmpfs */, 0x8584_58f6 /
 /// Magic number of the file systems of programs behind FUSE (`linux/magic.h`).
 const FUSE: FsWord = 0x6573_5546;
 
-/// An open regular file that the disk engines read or write.
+/// Magic number of the file system that stands for block devices (`linux/magic.h`).
+const BLOCK_DEVICES: FsWord = 0x6264_6576;
+
+/// An open regular file or block device that the disk engines read or write.
 #[derive(Debug)]
 pub struct DiskFile {
     buffered: File,
@@ -109,6 +112,26 @@ impl DiskFile {
         Self::open(file, "write", OFlags::RDONLY)
     }
 
+    /// Wraps a block device to read from; if it is open for writing, also to write to.
+    ///
+    /// # Errors
+    /// `device` is not a block device, or not open for reading.
+    pub fn of_device(device: File) -> Result<Self, FileError> {
+        let descriptor = device.as_fd();
+        let stat = fstat(descriptor).map_err(|errno| failure(descriptor, "fstat", errno))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
+            let cause = io::Error::new(io::ErrorKind::InvalidInput, "not a block device");
+            return Err(FileError { call: "read", path: path_of(descriptor), cause });
+        }
+        let flags = fcntl_getfl(descriptor).map_err(|errno| failure(descriptor, "fcntl", errno))?;
+        if flags & OFlags::RWMODE == OFlags::WRONLY {
+            return Err(failure(descriptor, "read", Errno::BADF));
+        }
+        let direct = Direct::open(descriptor, flags);
+        // That of the node's directory, which is in memory, says nothing of the device.
+        Ok(Self { buffered: device, direct, file_system: Some(BLOCK_DEVICES) })
+    }
+
     /// Wraps a regular file whose access mode is not `useless`, which cannot serve the `purpose`, a
     /// word for errors; opens the second descriptor for Direct I/O where that is possible.
     fn open(file: File, purpose: &'static str, useless: OFlags) -> Result<Self, FileError> {
@@ -147,17 +170,26 @@ impl DiskFile {
         self.file_system.is_none_or(|found| found == FUSE)
     }
 
+    /// Whether it is a block device, which has other data behind those that are written.
+    pub(crate) fn is_device(&self) -> bool {
+        self.file_system == Some(BLOCK_DEVICES)
+    }
+
     /// Whether transfers of aligned ranges use Direct I/O.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.alignment().is_some()
     }
 
-    /// Present size of the file in bytes.
+    /// Present size of the file, or of the device, in bytes.
     ///
     /// # Errors
-    /// Error of `fstat`.
+    /// Error of `fstat`, or of `lseek`.
     pub fn size(&self) -> Result<u64, FileError> {
+        if self.is_device() {
+            // By its end: transfers name their offsets, so that the position is nobody's.
+            return seek(&self.buffered, SeekFrom::End(0)).map_err(|errno| self.failure("lseek", errno));
+        }
         let stat = fstat(&self.buffered).map_err(|errno| self.failure("fstat", errno))?;
         Ok(stat.st_size as u64)
     }

@@ -176,6 +176,8 @@ pub struct SendOptions {
     pub compress: Compress,
     /// Whether the transfer gives way to other traffic on its path.
     pub background: bool,
+    /// Whether a source that is a block device is sent as a file with the device's contents.
+    pub copy_devices: bool,
 }
 
 /// Options of a transfer for the end that receives.
@@ -231,6 +233,8 @@ pub struct ReceiveOptions {
     /// Whether the digests of existing files may be those that earlier runs have kept
     /// ([`crate::digest_cache`]).
     pub known_digests: bool,
+    /// Whether the only file is written into the block device that is the destination.
+    pub write_device: bool,
 }
 
 /// Place where the receiver keeps the items that the copy replaces or deletes at the destination.
@@ -367,7 +371,11 @@ impl ReceiveOptions {
     /// of them by its own.
     #[must_use]
     pub fn needs_here(&self) -> Features {
-        needed([(self.receipt, Features::RECEIPT), (self.directory_links.is_some(), Features::DIRECTORY_LINKS)])
+        needed([
+            (self.receipt, Features::RECEIPT),
+            (self.directory_links.is_some(), Features::DIRECTORY_LINKS),
+            (self.write_device, Features::DEVICES),
+        ])
     }
 
     /// Whether the sender is to tell the names of owners, or of those whom access control lists name.

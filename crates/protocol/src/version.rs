@@ -193,6 +193,10 @@ impl Features {
     /// As the sender, the end takes changes of the ceiling of the receiver's user
     /// ([`UserCeiling`](crate::Message::UserCeiling)).
     pub const USER_CEILING: Self = Self(1 << 17);
+    /// The end reads a block device as a file, and writes one file into a block device
+    /// ([`SendOptions::copy_devices`](crate::message::SendOptions::copy_devices),
+    /// [`ReceiveOptions::write_device`](crate::message::ReceiveOptions::write_device)).
+    pub const DEVICES: Self = Self(1 << 18);
     /// The features of this release.
     pub const OURS: Self = Self(
         Self::DISKLESS.0
@@ -212,7 +216,8 @@ impl Features {
             | Self::STREAMS.0
             | Self::COMPRESSION.0
             | Self::PASSED_RECEIPTS.0
-            | Self::USER_CEILING.0,
+            | Self::USER_CEILING.0
+            | Self::DEVICES.0,
     );
 
     /// The set of these bits, whatever they mean.
@@ -272,6 +277,11 @@ impl Features {
             (
                 Self::DIRECTORY_LINKS,
                 "the far end does not follow links to directories; upgrade icdc there, or copy without --keep-dirlinks",
+            ),
+            (
+                Self::DEVICES,
+                "the far end does not read or write block devices; upgrade icdc there, or have dd read or write the device and copy by \
+                 standard input or output",
             ),
             (Self::RECEIPT, "the far end cannot sign receipts; upgrade icdc there, or copy without --receipt"),
             (

@@ -18,7 +18,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "e46461eb"),
+        ("Request", "a0cc4925"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -214,6 +214,7 @@ fn requests() -> Vec<Message> {
         known_digests: true,
         compress: Compress::Level(3),
         background: true,
+        copy_devices: true,
     };
     let receive = ReceiveOptions {
         verify: true,
@@ -243,6 +244,7 @@ fn requests() -> Vec<Message> {
         whole_files: true,
         directory_links: Some(DirectoryLinks { into: vec![b"/mnt/other".to_vec()] }),
         known_digests: false,
+        write_device: false,
     };
     let drive = Drive {
         host: "far".into(),

@@ -29,6 +29,16 @@ pub enum Root {
 }
 
 impl Root {
+    /// Whether all of the host's files are beneath it.
+    #[must_use]
+    pub fn is_whole_host(&self) -> bool {
+        let is_all = |directory: &PathBuf| directory.as_os_str() == "/";
+        match self {
+            Self::Unconfined { .. } => true,
+            Self::Granted { directory, within } => is_all(directory) && within.as_ref().is_none_or(is_all),
+        }
+    }
+
     /// Path of the directory beneath which all paths are; `None` if it cannot be found.
     pub(crate) fn directory(&self) -> Option<PathBuf> {
         match self {

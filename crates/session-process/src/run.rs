@@ -213,7 +213,7 @@ fn send(
     let mut link = SendingLink { link, tuned, peer, privileges: privileges.clone() };
     // The tree is known to the other end one round trip later.
     link.await_answer().map_err(SessionError::of_link)?;
-    let found = sender::find_sources(tree, &sources, &options);
+    let found = sender::find_sources(tree, &sources, &options, &registered.transfer);
     let account: &Account = &work.account;
     let run = Run { account, events: &silent(), stop: &registered.stop, ceiling: None };
     let sent = sender::run(link, registered.joining(), found, &options, run)?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use icdc_disk::tree::Tree;
-use icdc_protocol::message::SendOptions;
+use icdc_protocol::message::{SendOptions, TransferId};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 use icdc_transfer::sender::find_sources;
@@ -17,5 +17,5 @@ use icdc_transfer::sender::survey::{Survey, survey};
 pub fn survey_paths(paths: &[String], options: &SendOptions, stop: &StopSignal) -> Result<Survey, SessionError> {
     let tree = Tree::unconfined(Path::new("/")).map_err(|error| SessionError::Local(error.to_string()))?;
     let paths: Vec<Vec<u8>> = paths.iter().map(|path| path.clone().into_bytes()).collect();
-    survey(&find_sources(&tree, &paths, options), options, stop)
+    survey(&find_sources(&tree, &paths, options, &TransferId::default()), options, stop)
 }

@@ -99,9 +99,9 @@ impl WithinHost<'_> {
             try_start(scope, "receiver", || receiver::run(far, nobody, &order, received)).map_err(local)?;
             let found = match input {
                 Some(input) => Sources::stream(input.clone()),
-                None => {
-                    sender::find_sources(tree, paths, send).restricted_to(selection.cloned()).listed(listed.cloned())
-                }
+                None => sender::find_sources(tree, paths, send, &transfer)
+                    .restricted_to(selection.cloned())
+                    .listed(listed.cloned()),
             };
             let link = SendingLink { link: near, tuned: None, peer: Features::OURS, privileges: Privileges::own() };
             sender::run(link, nobody, Follow::attach_to(follow, found), send, run)

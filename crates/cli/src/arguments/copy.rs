@@ -273,6 +273,24 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "LIST", default_value = "mode,times,links,sparse", value_parser = preserve, help_heading = "What to copy and how")]
     pub(crate) preserve: Preserve,
 
+    /// Copy the contents of each SRC that is a block device, or a link to one, as a regular file: an image of the
+    /// device. Devices in directories are not read
+    #[arg(long, conflicts_with_all = ["moves", "plan", "follow", "link_dest", "snapshot"], help_heading = "What to copy and how")]
+    pub(crate) copy_devices: bool,
+
+    /// Write the only SRC, a file, into DST, which must be a block device, or a link to one, that nothing else uses
+    ///
+    /// What the device has behind the end of the file stays. Success means that the device was read back and has the
+    /// digest of the source; until then its contents are inconsistent.
+    #[arg(
+        long,
+        alias = "write-devices",
+        conflicts_with_all = ["moves", "plan", "follow", "files_from", "files_from0", "size_only", "checksum", "update", "existing",
+                              "ignore_existing", "mkpath", "keep_dirlinks", "link_dest", "backup_dir", "suffix", "chmod", "delete", "snapshot"],
+        help_heading = "What to copy and how"
+    )]
+    pub(crate) write_device: bool,
+
     /// Send files whole that have changed, instead of what differs from the file at the destination
     #[arg(short = 'W', long, help_heading = "Data path")]
     pub(crate) whole_file: bool,

@@ -10,7 +10,19 @@ use super::choosing;
 const GROUPS: [(&str, &[&str]); 9] = [
     (
         "What to copy and how",
-        &["preserve", "moves", "dry_run", "verify", "mkpath", "no_resume", "if_running", "plan", "shard"],
+        &[
+            "preserve",
+            "moves",
+            "dry_run",
+            "verify",
+            "mkpath",
+            "copy_devices",
+            "write_device",
+            "no_resume",
+            "if_running",
+            "plan",
+            "shard",
+        ],
     ),
     (choosing::HEADING, &choosing::CHOOSING),
     (choosing::HEADING, &["files_from", "files_from0", "prune_empty_dirs"]),

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::Context;
 use icdc_filter::Rule;
 use icdc_protocol::message::{
-    Backup, Choice, Compress, Delete, DirectoryLinks, Equality, Existing, IfRunning, Mirrored, Missing, ReceiveOptions,
-    SendOptions, Snapshot, SnapshotTime,
+    Backup, Choice, Compress, Delete, DirectoryLinks, Equality, Existing, IfRunning, Mirrored, Missing, Preserve,
+    ReceiveOptions, SendOptions, Snapshot, SnapshotTime,
 };
 
 use crate::arguments::{CopyArguments, IfRunningMode};
@@ -17,7 +17,7 @@ use crate::clock::seconds_since_1970;
 pub(super) fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions {
     SendOptions {
         choice,
-        preserve: arguments.preserve,
+        preserve: preserve(arguments),
         rate: arguments.rate.now(),
         congestion: arguments.cc.0.clone(),
         streams: arguments.streams.0,
@@ -37,13 +37,19 @@ pub(super) fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions 
         known_digests: uses_known_digests(arguments),
         background: arguments.background,
         compress: if arguments.compress_auto { Compress::Auto } else { arguments.compress },
+        copy_devices: arguments.copy_devices,
     }
+}
+
+/// What is preserved besides the data. A device gets zeros in place of holes.
+fn preserve(arguments: &CopyArguments) -> Preserve {
+    Preserve { sparse: arguments.preserve.sparse && !arguments.write_device, ..arguments.preserve }
 }
 
 /// The receiving end's options, from a copy's command line.
 pub(super) fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOptions {
     ReceiveOptions {
-        verify: arguments.verify,
+        verify: arguments.verify || arguments.write_device,
         resume: !arguments.no_resume,
         existing: existing(arguments),
         if_running: match arguments.if_running {
@@ -52,7 +58,7 @@ pub(super) fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOpt
             IfRunningMode::Fail => IfRunning::Fail,
         },
         mkpath: arguments.mkpath,
-        preserve: arguments.preserve,
+        preserve: preserve(arguments),
         ring: arguments.ring,
         dry_run: arguments.dry_run,
         buffered: arguments.buffered,
@@ -75,6 +81,7 @@ pub(super) fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOpt
         whole_files: arguments.whole_file,
         directory_links: directory_links(arguments),
         known_digests: uses_known_digests(arguments),
+        write_device: arguments.write_device,
     }
 }
 

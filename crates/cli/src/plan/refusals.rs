@@ -25,6 +25,32 @@ pub(super) fn refuse_equality(arguments: &CopyArguments) -> anyhow::Result<()> {
     }
 }
 
+/// Refuses devices where equal size and time would count as equal, streams and several sources for a device.
+pub(super) fn refuse_devices(arguments: &CopyArguments) -> anyhow::Result<()> {
+    let skips = arguments.skip_equal || arguments.update;
+    ensure!(
+        !(arguments.copy_devices && skips && !arguments.checksum),
+        "--copy-devices: size and time of a device do not tell what is in it; add --checksum, which compares contents, or use icdc \
+         copy without --skip-equal and --update"
+    );
+    ensure!(
+        !(arguments.write_device && skips),
+        "--write-device writes into a device, which has no time by which it could be equal: use icdc copy, without --skip-equal; what \
+         is equal in the device is not sent in any case"
+    );
+    let sources = arguments.places.len().saturating_sub(1);
+    ensure!(
+        !(arguments.write_device && sources > 1),
+        "--write-device writes one file into a device, and {sources} sources are named: name one"
+    );
+    let is_stream = arguments.places.iter().any(|place| place == "-");
+    ensure!(
+        !(arguments.write_device && is_stream),
+        "--write-device needs a source with a size, and a device, so - is neither: name a file and a device"
+    );
+    Ok(())
+}
+
 /// Refuses changes of modes that have no effect, or give rights that travel with an owner only.
 pub(super) fn refuse_mode_changes(arguments: &CopyArguments) -> anyhow::Result<()> {
     let changes: Vec<_> = arguments.chmod.iter().flat_map(|changes| changes.0.iter().copied()).collect();

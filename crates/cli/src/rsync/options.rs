@@ -145,6 +145,12 @@ const OPTIONS: &[RsyncOption] = &[
     option(&["--ignore-existing"], Pass("--ignore-existing")),
     option(&["--size-only"], Pass("--size-only")),
     option(&["-c", "--checksum"], Pass("--checksum")),
+    option(&["--copy-devices"], Pass("--copy-devices"))
+        .but("devices that are named as sources are read, and devices in directories are not"),
+    option(
+        &["--write-devices"],
+        Refused("write icdc copy --write-device FILE DEVICE for this: it writes one file into a device that nothing else uses"),
+    ),
     option(&["-n", "--dry-run"], Pass("--dry-run")),
     option(&["-x", "--one-file-system"], Pass("--one-file-system")),
     option(&["--mkpath"], Pass("--mkpath")),

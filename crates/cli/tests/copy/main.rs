@@ -9,6 +9,7 @@ mod as_kernel;
 mod as_rsync;
 mod as_rsync_attributes;
 mod backups;
+mod block_devices;
 mod chmod;
 mod choosing;
 mod coming_from;

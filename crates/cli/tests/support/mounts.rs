@@ -1,4 +1,4 @@
-//! Small file systems, in memory or in a file.
+//! Small file systems, in memory or in a file, and block devices in files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -76,6 +76,13 @@ impl Mount {
         mounted.then_some(Self { path })
     }
 
+    /// The file system of a device at `path`, which is made. `None` where it cannot be mounted, with the
+    /// reason on standard error.
+    pub fn device(node: &Path, path: PathBuf) -> Option<Self> {
+        std::fs::create_dir_all(&path).unwrap();
+        succeeds(Command::new("mount").args([node, &path])).then_some(Self { path })
+    }
+
     /// A file system of `bytes` bytes at `path`, which is made, where capital and small letters are the
     /// same; its image lies beside it. `None` where it cannot be made or mounted, with the reason on
     /// standard error.
@@ -95,6 +102,63 @@ impl Mount {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// A block device whose contents are those of a file. Gone when dropped.
+pub struct LoopDevice {
+    node: PathBuf,
+    image: PathBuf,
+}
+
+impl LoopDevice {
+    /// The block device with the contents of the file `image`. `None` where there are no loop devices,
+    /// with the reason on standard error.
+    pub fn of(image: PathBuf) -> Option<Self> {
+        if !is_root() {
+            skip("a loop device needs root");
+            return None;
+        }
+        let output = Command::new("losetup").args(["--partscan", "--find", "--show"]).arg(&image).output();
+        let found = match &output {
+            Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+            Ok(output) => {
+                skip(&format!("losetup: {}", String::from_utf8_lossy(&output.stderr)));
+                return None;
+            }
+            Err(error) => {
+                skip(&format!("losetup: {error}"));
+                return None;
+            }
+        };
+        Some(Self { node: found.into(), image })
+    }
+
+    /// Its node, such as `/dev/loop7`.
+    pub fn node(&self) -> &Path {
+        &self.node
+    }
+
+    /// The file that has its contents.
+    pub fn image(&self) -> &Path {
+        &self.image
+    }
+
+    /// Gives the file another length, and the device the size of the file.
+    pub fn resize(&self, bytes: u64) {
+        self.truncate(bytes);
+        super::succeed(Command::new("losetup").arg("--set-capacity").arg(&self.node));
+    }
+
+    /// Gives the file another length; what the device has beyond it cannot be read any more.
+    pub fn truncate(&self, bytes: u64) {
+        std::fs::OpenOptions::new().write(true).open(&self.image).unwrap().set_len(bytes).unwrap();
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.node).output();
     }
 }
 

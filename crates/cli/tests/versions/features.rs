@@ -27,6 +27,24 @@ fn links_are_not_kept_by_an_end_that_does_not_follow_them() {
     assert!(ended.to_string().contains("does not follow links to directories; upgrade icdc there"), "{ended}");
 }
 
+#[test]
+fn no_device_is_written_by_an_end_that_does_not_do_so() {
+    let site = Site::new();
+    let server = Server::new(&site);
+    std::fs::write(site.path("image"), "contents").unwrap();
+    let without = Features::from_bits(Features::OURS.bits() & !Features::DEVICES.bits());
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut peer = server.accept_request();
+            peer.say(Message::Accepted(without));
+            peer.hear_end();
+        });
+        site.copy(&["--write-device", "image"]).arg(location(server.port(), "dev/sdz")).run()
+    })
+    .expect_code(3);
+    assert!(ended.to_string().contains("does not read or write block devices; upgrade icdc there"), "{ended}");
+}
+
 /// Copies to a receiver that lacks a feature, and takes what comes as an older release does.
 #[test]
 fn data_is_not_compressed_for_an_end_that_does_not_expand_it() {

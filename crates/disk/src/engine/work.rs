@@ -2,7 +2,7 @@
 //!
 //! A job is a list of segments of its block, done from front to back:
 //! - direct: the job's ranges widened to the alignment (what is added is zeroed), joined where they
-//!   then touch;
+//!   then touch; in a device only ranges that are aligned as they are;
 //! - buffered: the ranges as they are.
 //!
 //! A job leaves direct for buffered when the file refuses (`EINVAL`), or when a short transfer
@@ -90,8 +90,13 @@ impl Work {
         if !self.offset.is_multiple_of(alignment as u64) {
             return;
         }
+        let widened = widen(&self.ranges, alignment);
+        // The zeros would stay: a device is not cut to the length of its file.
+        if self.kind == JobKind::Write && self.file.is_device() && !widened.iter().eq(&self.ranges) {
+            return;
+        }
         self.direct = true;
-        self.segments = widen(&self.ranges, alignment);
+        self.segments = widened;
         if self.kind == JobKind::Write {
             let mut ranges = self.ranges.iter().peekable();
             for segment in &self.segments {

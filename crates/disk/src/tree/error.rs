@@ -35,6 +35,9 @@ pub enum TreeError {
     /// A regular file is needed and something else is there.
     #[error("{path}: is {found}, not a regular file; leave it out or remove it")]
     NotAFile { path: String, found: &'static str, call: &'static str },
+    /// A block device is needed and something else is there.
+    #[error("{path}: is {found}, not a block device")]
+    NotADevice { path: String, found: &'static str, call: &'static str },
     /// A directory is in the way of another item (`EISDIR`).
     #[error("{path}: a directory is in the way; remove it or choose another destination")]
     IsADirectory { path: String, call: &'static str },

@@ -27,6 +27,7 @@
 
 mod attributes;
 mod beneath;
+mod block_device;
 mod change_times;
 mod directory;
 mod error;
@@ -48,6 +49,7 @@ mod trail;
 mod walk;
 
 pub use attributes::{AttributeKinds, CAPABILITY, FoundXattrs, Xattrs};
+pub use block_device::DeviceNode;
 pub(crate) use change_times::is_local;
 pub use change_times::tells_changes;
 pub use directory::{Directory, Whereabouts};

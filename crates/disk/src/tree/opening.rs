@@ -155,7 +155,7 @@ const OPENING: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLO
 
 impl Directory {
     /// Opens the item `name`, through symbolic links too; in a confined tree only beneath its root.
-    fn open_followed(&self, name: &Name, flags: OFlags) -> std::result::Result<OwnedFd, Errno> {
+    pub(super) fn open_followed(&self, name: &Name, flags: OFlags) -> std::result::Result<OwnedFd, Errno> {
         match self.scope() {
             Scope::Unconfined => rustix::fs::openat(self, name.as_c_str(), flags, Mode::empty()),
             Scope::Confined { root } => {
@@ -191,7 +191,7 @@ impl Directory {
 
     /// Error of opening `name` through symbolic links. In a confined tree `EXDEV` means that they
     /// lead out of it.
-    fn unfollowed(&self, name: &Name, errno: Errno) -> TreeError {
+    pub(super) fn unfollowed(&self, name: &Name, errno: Errno) -> TreeError {
         match (self.scope(), errno) {
             (Scope::Confined { .. }, Errno::XDEV) => TreeError::Escapes { path: self.path_of(name), call: "openat2" },
             _ => self.failed("openat2", name, errno),

@@ -13,8 +13,8 @@ use crate::limits::{
 };
 use crate::measure;
 use crate::message::{
-    Backup, ChangeRequest, Choice, DirectoryLinks, Diskless, Drive, Job, MaxDelete, Mirrored, ModeChange, Preserve,
-    ReceiveOptions, SendOptions, TimeStamp, Transfer,
+    Backup, ChangeRequest, Choice, DirectoryLinks, Diskless, Drive, Existing, Job, MaxDelete, Mirrored, Missing,
+    ModeChange, Preserve, ReceiveOptions, SendOptions, TimeStamp, Transfer,
 };
 
 /// Checks a request to a far end.
@@ -95,6 +95,7 @@ fn send_options(options: &SendOptions) -> Checked {
     require(!(options.moves && options.mirrored != Mirrored::No), "a move that deletes what the source does not have")?;
     require(options.listed.is_none() || options.mirrored == Mirrored::No, "a mirror of listed names")?;
     require(options.listed.is_none() || !options.moves, "a move of listed names")?;
+    require(!(options.moves && options.copy_devices), "a move of devices")?;
     if let Some(diskless) = options.diskless {
         self::diskless(diskless)?;
         let own = SendOptions {
@@ -144,6 +145,7 @@ fn receive_options(options: &ReceiveOptions) -> Checked {
     backup(options)?;
     snapshot::options(options)?;
     receipt::options(options)?;
+    device(options)?;
     let Some(diskless) = options.diskless else { return Ok(()) };
     self::diskless(diskless)?;
     // An end that may only measure does nothing else.
@@ -156,6 +158,18 @@ fn directory_links(options: &ReceiveOptions) -> Checked {
     require(options.snapshot.is_none() && !options.receipt, "links to directories in a snapshot or a receipt")?;
     require(into.len() <= MAX_LINK_TARGETS, "too many directories that links may lead into")?;
     into.iter().try_for_each(|directory| path(directory))
+}
+
+/// Checks that what is written into a device has no options about names and files there.
+fn device(options: &ReceiveOptions) -> Checked {
+    if !options.write_device {
+        return Ok(());
+    }
+    let replaces = options.existing == Existing::Replace && options.missing == Missing::Make;
+    let is_alone = options.delete.is_none() && options.snapshot.is_none() && options.backup.is_none();
+    require(replaces && is_alone && options.link_dest.is_empty(), "a device with options about existing files")?;
+    require(options.directory_links.is_none(), "links to directories in a device")?;
+    require(!options.preserve.sparse, "a device with holes")
 }
 
 fn backup(options: &ReceiveOptions) -> Checked {

@@ -468,7 +468,7 @@ fn mirrored() -> impl Strategy<Value = Mirrored> {
 
 fn send_options() -> BoxedStrategy<SendOptions> {
     let congestion = || option::of(Just("icdc_highspeed".to_owned()));
-    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 7]>(), mirrored(), compress()));
+    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 8]>(), mirrored(), compress()));
     let usual = (choice(), preserve(), rest(), option::of(any::<Digest>())).prop_map(
         |(
             choice,
@@ -478,7 +478,7 @@ fn send_options() -> BoxedStrategy<SendOptions> {
                 congestion,
                 streams,
                 (
-                    [dry_run, buffered, moves, prune_empty_dirs, owner_names, known_digests, background],
+                    [dry_run, buffered, moves, prune_empty_dirs, owner_names, known_digests, background, devices],
                     mirrored,
                     compress,
                 ),
@@ -501,6 +501,7 @@ fn send_options() -> BoxedStrategy<SendOptions> {
             owner_names,
             compress,
             background,
+            copy_devices: devices && !moves,
         },
     );
     let without_disks = (diskless(), rest()).prop_map(|(diskless, (rate, congestion, streams, _))| SendOptions {
@@ -601,6 +602,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     whole_files,
                     known_digests,
                     directory_links: links_into.map(|into| DirectoryLinks { into }),
+                    write_device: false,
                 }
             },
         );
@@ -614,7 +616,20 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
         delete: Some(Delete { allow_empty_source, ..Delete::default() }),
         ..ReceiveOptions::default()
     });
-    prop_oneof![3 => usual, 1 => without_disks, 1 => snapshot]
+    let device =
+        (any::<[bool; 4]>(), option::of(1_u64..1 << 30)).prop_map(|([verify, resume, dry_run, whole], ring)| {
+            ReceiveOptions {
+                verify,
+                resume,
+                dry_run,
+                whole_files: whole,
+                ring: ring.map(ByteCount::new),
+                preserve: Preserve { sparse: false, ..Preserve::default() },
+                write_device: true,
+                ..ReceiveOptions::default()
+            }
+        });
+    prop_oneof![3 => usual, 1 => without_disks, 1 => snapshot, 1 => device]
 }
 
 fn place() -> impl Strategy<Value = SourcePosition> {

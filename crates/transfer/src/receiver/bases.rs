@@ -15,6 +15,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use icdc_disk::DiskFile;
 use icdc_disk::tree::{Directory, Kind, Name};
 use icdc_protocol::basis::{Basis, LeafDigest, leaf_digests};
 use icdc_protocol::block_map::{BlockMap, block_length, block_offset};
@@ -67,8 +68,16 @@ struct Compared {
     size: ByteCount,
     /// Blocks that an earlier run has left, until the comparison begins.
     held: Option<BlockMap>,
-    /// Directory and name of the file that is replaced.
-    place: (Directory, Name),
+    place: Place,
+}
+
+/// Place of what is compared with a file that is received.
+#[derive(Clone)]
+pub(super) enum Place {
+    /// The file that is replaced, by its directory and name there.
+    Named(Directory, Name),
+    /// The device into which the file is written.
+    Device(Arc<DiskFile>),
 }
 
 /// Existing file at the destination, open for reading, with which a received one is compared.
@@ -84,7 +93,7 @@ impl ReplacedFiles {
 
     /// Registers the existing file at `place` with which the received file `id`, of `size`, will be
     /// compared, apart from the blocks `held` of an earlier run.
-    pub(super) fn expect(&self, id: EntryId, size: ByteCount, held: Option<BlockMap>, place: (Directory, Name)) {
+    pub(super) fn expect(&self, id: EntryId, size: ByteCount, held: Option<BlockMap>, place: Place) {
         self.lock().files.insert(id, Compared { size, held, place });
     }
 
@@ -99,14 +108,17 @@ impl ReplacedFiles {
     /// The existing file with which the file `id` is compared, opened if it is not open; `None` if
     /// there is none any more.
     pub(super) fn existing(&self, id: EntryId) -> Option<Arc<Existing>> {
-        let (directory, name) = {
+        let place = {
             let table = self.lock();
             if let Some((_, existing)) = table.open.iter().find(|(of, _)| *of == id) {
                 return Some(existing.clone());
             }
             table.files.get(&id)?.place.clone()
         };
-        open(&directory, &name).map(Arc::new)
+        match place {
+            Place::Named(directory, name) => open(&directory, &name).map(Arc::new),
+            Place::Device(disk) => of_device(&disk).map(Arc::new),
+        }
     }
 
     /// Whether the sender has been told what block `index` of the existing file is, so that the
@@ -175,6 +187,11 @@ fn open(directory: &Directory, name: &Name) -> Option<Existing> {
     let (file, stat) =
         opened.inspect_err(|error| tracing::debug!(%error, "a file is not compared with the one it replaces")).ok()?;
     (stat.kind == Kind::File).then_some(Existing { file, size: stat.size })
+}
+
+/// A device as what a file that is written into it is compared with; `None` if it cannot be read.
+fn of_device(disk: &DiskFile) -> Option<Existing> {
+    Some(Existing { file: disk.as_file().try_clone().ok()?, size: disk.size().ok()? })
 }
 
 /// Digests of the leaves of block `index` that the existing file has in common with a file of

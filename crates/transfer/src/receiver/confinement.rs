@@ -1,7 +1,7 @@
 //! Files that a receiving end may open.
 
 use icdc_confine::files::Files;
-use icdc_disk::tree::{Directory, Kind, StagingKind, StagingName, Tree};
+use icdc_disk::tree::{DeviceNode, Directory, Kind, StagingKind, StagingName, Tree};
 use icdc_protocol::message::{ReceiveOptions, SourcePosition};
 
 use super::beside::path_beside;
@@ -10,7 +10,7 @@ use super::beside::path_beside;
 /// destination; beneath its parent directory where the destination is missing or a file, an
 /// interrupted run left its journal there, or an earlier session has made the destination the copy
 /// itself (its `place`); the reference directories, those that kept links may lead into, and the directory for backups, or the one in which
-/// that is to be made. Empty where the destination cannot be resolved: the session finds and
+/// that is to be made; nothing but the device where one is written. Empty where the destination cannot be resolved: the session finds and
 /// reports that when it begins.
 pub(super) fn files(tree: &Tree, destination: &[u8], options: &ReceiveOptions) -> Files {
     let change = |files: Files, directory: &Directory| match options.preserve.specials {
@@ -27,6 +27,9 @@ pub(super) fn files(tree: &Tree, destination: &[u8], options: &ReceiveOptions) -
         Some(directory) => change(files, &directory),
         None => files,
     };
+    if options.write_device {
+        return device(tree, destination).map_or_else(Files::of_end, |node| Files::of_end().change(&node));
+    }
     let place = options.place;
     let Ok(located) = tree.resolve(destination) else {
         return match above_missing(tree, destination) {
@@ -45,6 +48,12 @@ pub(super) fn files(tree: &Tree, destination: &[u8], options: &ReceiveOptions) -
         Some(existing) => change(change(files, &existing), &located.directory),
         None => change(files, &located.directory),
     }
+}
+
+/// Node of the device that is the destination; `None` if there is none.
+fn device(tree: &Tree, destination: &[u8]) -> Option<DeviceNode> {
+    let located = tree.resolve(destination).ok()?;
+    located.directory.find_device(located.name.as_ref()?).ok()
 }
 
 /// The directory for backups, or that in which it is to be made; `None` if there is none, or it cannot

@@ -95,7 +95,7 @@ fn difference(shared: &Shared<'_>, header: BlockHeader, arrived: Arrived) -> Opt
             let sent = ranges.iter().map(|(_, length)| *length as usize).sum::<usize>();
             shared.tally().on_unchanged(ByteCount::from(length - sent));
             let header = BlockHeader { id, index, value, ranges: Vec::new() };
-            Some(StoreJob::Block { header, block: Arrived { block, length, waits } })
+            Some(StoreJob::Block { header, block: Arrived { block, length, waits }, unchanged: sent == 0 })
         }
         Ok(_) => Some(StoreJob::Outdated { id, index }),
         Err(()) => {
@@ -115,7 +115,7 @@ fn block(shared: &Shared<'_>, header: BlockHeader, payload: Option<Arrived>) -> 
         Length::Stream => check_streamed(&header, payload),
     };
     match checked {
-        Ok(block) => Some(StoreJob::Block { header, block }),
+        Ok(block) => Some(StoreJob::Block { header, block, unchanged: false }),
         Err(reason) => {
             shared.fail(SessionError::Protocol(reason));
             None

@@ -62,8 +62,9 @@ pub(super) enum HashJob {
 pub(super) enum StoreJob {
     /// A file whose blocks will come, except for those that are `held` already.
     Expect { plan: Box<Plan>, held: Option<BlockMap> },
-    /// A block to be written, whose digest was right.
-    Block { header: BlockHeader, block: Arrived },
+    /// A block to be written, whose digest was right; `unchanged` if the file that it was compared with
+    /// has all of it.
+    Block { header: BlockHeader, block: Arrived, unchanged: bool },
     /// A block that cannot be put together, because the file that is replaced has changed.
     Outdated { id: EntryId, index: u32 },
     /// No more blocks of a file will come, or the file is given up.

@@ -1,4 +1,5 @@
-//! The files of one large item: its data and its journal, open and locked.
+//! The files of one large item: its data and its journal, open and locked; or the device that it is
+//! written into.
 
 use std::fs::File;
 use std::ops::Range;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use icdc_disk::tree::{Directory, Metadata, Name, umask};
 use icdc_disk::{DiskFile, sparse};
 use icdc_protocol::block_journal::Header;
+use icdc_protocol::block_map::block_count;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, ReceiveOptions, Streamed};
 use icdc_session::SessionError;
@@ -115,21 +117,47 @@ struct Unfinished {
     journal: Option<FileJournal>,
 }
 
-/// A large file that is received: part file, journal, and its final name.
+/// Where the data of a large file are until it is complete.
+enum Place {
+    /// In a part file, beside which there may be a journal.
+    Part { staging: Staging, journal: Option<FileJournal> },
+    /// Where they stay: in the device that is the destination.
+    Device,
+}
+
+/// A large file that is received: where its data are, and its final name.
 pub(super) struct LargeFile {
     entry: Entry,
     directory: Directory,
     name: Name,
-    staging: Staging,
+    place: Place,
     /// Length of the complete file; zero of a stream that has not ended.
     size: ByteCount,
     disk: Arc<DiskFile>,
-    journal: Option<FileJournal>,
 }
 
 impl LargeFile {
+    /// Opens or makes the part file and its journal, and reserves the space; takes the device where the
+    /// file is written into one.
+    pub(super) fn open(plan: Plan, shared: &Shared<'_>) -> Result<(Self, Opened), Failure> {
+        match shared.device.get() {
+            Some(device) => Self::in_device(plan, device.disk().clone()),
+            None => Self::open_part(plan, shared),
+        }
+    }
+
+    /// The file as it is written into a device, which was claimed when the session began.
+    fn in_device(plan: Plan, disk: Arc<DiskFile>) -> Result<(Self, Opened), Failure> {
+        let Length::Known(size) = plan.length() else {
+            return Err(format!("{}: a stream cannot be written into a device", plan.path()).into());
+        };
+        let Plan { entry, directory, name, .. } = plan;
+        let file = Self { entry, directory, name, place: Place::Device, size, disk };
+        Ok((file, Opened { journaled: false, needs_sender: false }))
+    }
+
     /// Opens or makes the part file and its journal, and reserves the space.
-    pub(super) fn open(mut plan: Plan, shared: &Shared<'_>) -> Result<(Self, Opened), Failure> {
+    fn open_part(mut plan: Plan, shared: &Shared<'_>) -> Result<(Self, Opened), Failure> {
         let continued = plan.continued.take();
         let is_continued = continued.is_some();
         let (unfinished, has_waited) = match continued {
@@ -147,15 +175,15 @@ impl LargeFile {
             Length::Known(size) => size,
             Length::Stream => ByteCount::ZERO,
         };
-        let file = Self { entry, directory, name, staging, size, disk, journal };
+        let journaled = journal.is_some();
+        let file = Self { entry, directory, name, place: Place::Part { staging, journal }, size, disk };
         if is_continued {
             // What an earlier run has left counts only as far as the medium has it.
             file.disk.forget_cache();
         }
         let is_filled = shared.options.diskless.is_none() && shared.order.output.is_none();
         file.reserve(sparse || !is_filled).inspect_err(|_| file.close(is_continued))?;
-        let opened = Opened { journaled: file.journal.is_some(), needs_sender };
-        Ok((file, opened))
+        Ok((file, Opened { journaled, needs_sender }))
     }
 
     /// Sets the length of the part file, and reserves disk space for all of it unless it is to be
@@ -191,7 +219,7 @@ impl LargeFile {
 
     /// Appends durable blocks (index and digest) to the file's journal, if it has one.
     pub(super) fn note(&mut self, blocks: &[(u32, Digest)]) -> Result<(), Failure> {
-        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let Place::Part { journal: Some(journal), .. } = &mut self.place else { return Ok(()) };
         journal.append(blocks).map_err(|error| failure::of_disk(&self.path(), "write", &error))
     }
 
@@ -202,9 +230,11 @@ impl LargeFile {
             streamed.describe(&mut self.entry);
             self.size = ByteCount::new(streamed.size);
         }
+        // A device has its own length and attributes.
+        let Place::Part { staging, .. } = &self.place else { return Ok(true) };
         self.disk.set_len(self.size.as_u64()).map_err(|error| Failure::Passing(error.to_string()))?;
         let wanted = metadata(&self.entry, options);
-        let (name, file) = (self.staging.part(), self.disk.as_file());
+        let (name, file) = (staging.part(), self.disk.as_file());
         let set = |wanted: &Metadata<'_>| restore(wanted, |wanted| self.directory.set_metadata(&name, file, wanted));
         // It was made for this user alone.
         let made = match wanted.mode {
@@ -218,6 +248,9 @@ impl LargeFile {
     /// of blocks that may hold data (outside of them the medium holds nothing).
     pub(super) fn find_data(&self) -> Result<Vec<Range<u32>>, Failure> {
         self.disk.forget_cache();
+        if self.is_in_device() {
+            return Ok(std::iter::once(0..block_count(self.size.as_u64())).collect());
+        }
         let block = BLOCK_SIZE as u64;
         let blocks = |(offset, length): (u64, u64)| (offset / block) as u32..(offset + length).div_ceil(block) as u32;
         let data = sparse::data_ranges(self.disk.as_file(), self.size.as_u64()).map(|range| range.map(blocks));
@@ -226,18 +259,25 @@ impl LargeFile {
 
     /// The complete file, ready to be published, of which `unsynced` bytes are not durable.
     pub(super) fn made(&self, unsynced: ByteCount) -> Result<Made, Failure> {
-        let made = if self.size > ByteCount::from(BLOCK_SIZE) {
-            Made::durable(self.staging, self.disk.clone())
-        } else {
-            Made::file(self.staging.part(), self.disk.as_file(), unsynced)
+        let made = match &self.place {
+            Place::Device => Ok(Made::in_device(self.name.clone(), self.disk.clone())),
+            Place::Part { staging, .. } if self.size > ByteCount::from(BLOCK_SIZE) => {
+                Made::durable(*staging, self.disk.clone())
+            }
+            Place::Part { staging, .. } => Made::file(staging.part(), self.disk.as_file(), unsynced),
         };
         made.map_err(Failure::from)
     }
 
     /// Closes the file: leaves it on the disk if `keep`, and removes it otherwise.
     pub(super) fn close(&self, keep: bool) {
-        if !keep {
-            leftovers::discard(&self.directory, self.staging);
+        if let (Place::Part { staging, .. }, false) = (&self.place, keep) {
+            leftovers::discard(&self.directory, *staging);
         }
+    }
+
+    /// Whether the file is written into a device.
+    pub(super) fn is_in_device(&self) -> bool {
+        matches!(self.place, Place::Device)
     }
 }

@@ -16,8 +16,10 @@ mod backups;
 mod bases;
 mod beside;
 mod candidates;
+mod claiming;
 mod compare;
 mod confinement;
+mod device;
 mod disk_rate;
 mod exchanging;
 mod expanding;
@@ -183,6 +185,7 @@ fn receive(
         asked: Mutex::default(),
         noticed: Mutex::default(),
         place: OnceLock::new(),
+        device: OnceLock::new(),
         owners,
         digests,
         ceiling,

@@ -9,6 +9,7 @@
 //! | `backups` | what is kept before it is replaced |
 //! | `beginning` | where the sources are placed, and the lock and journal of the run |
 //! | `checksum` | files at the destination that are compared with items by their contents |
+//! | `device` | the device that is the destination |
 //! | `directories` | open directories by their numbers |
 //! | `examination`, `facts` | the verdict on each item, and the state of the destination that it needs |
 //! | `extras` | items that the source has not: listed, counted, deleted |
@@ -31,6 +32,7 @@ mod backups;
 mod bases;
 mod beginning;
 mod checksum;
+mod device;
 mod directories;
 mod examination;
 mod extras;
@@ -321,7 +323,7 @@ impl<'a> FileExecutor<'a> {
             }
             Action::MakeLink { id, first } => self.make_hard_link(id, &first),
             Action::Flush(file_systems) => {
-                let flushed = self.directories.flush(&file_systems).map_err(|error| failure::of_tree(&error));
+                let flushed = self.flush(&file_systems).map_err(|error| failure::of_tree(&error));
                 self.book.on_flushed(flushed);
             }
             Action::Rename(publications) => {

@@ -161,6 +161,21 @@ impl Placement {
         Ok(Self::new(begin, destination))
     }
 
+    /// Placement of the only source, a file, in what has this name in a directory: a device.
+    ///
+    /// # Errors
+    /// There are several sources, or the only one is a directory or a stream.
+    pub(super) fn in_device(begin: &Begin, directory: Directory, name: Name) -> Result<Self, SessionError> {
+        match begin.sources.as_slice() {
+            [source] if source.kind == SourceKind::Item => {
+                Ok(Self::new(begin, Destination::Named(directory, name)))
+            }
+            _ => Err(refusal(
+                "--write-device writes one file into a device, and this is a directory, a stream or several: name one file".into(),
+            )),
+        }
+    }
+
     fn new(begin: &Begin, destination: Destination) -> Self {
         Self { sources: begin.sources.clone(), destination }
     }

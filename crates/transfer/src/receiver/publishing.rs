@@ -53,7 +53,8 @@ enum Form {
     Own,
     /// A further name of a file that has others.
     FurtherName,
-    /// Nothing: the staging name is the final one, which is a further name of the file already.
+    /// Nothing: the staging name is the final one, which is a further name of the file already, or
+    /// that of the device that has its contents.
     InPlace,
 }
 
@@ -75,6 +76,12 @@ impl Made {
         let made = Self::file(staging.part(), file.as_file(), ByteCount::ZERO)?;
         let journal = staging.is_found_again().then(|| staging.blocks());
         Ok(Self { durable: Some(Durable { _file: file, journal }), ..made })
+    }
+
+    /// A file that is durable in the device with this name, in which it stays.
+    pub(super) fn in_device(name: Name, disk: Arc<DiskFile>) -> Self {
+        let durable = Some(Durable { _file: disk, journal: None });
+        Self { durable, form: Form::InPlace, ..Self::unsynced(name) }
     }
 
     /// Records whether the item's mode could be set.

@@ -17,6 +17,7 @@ use icdc_session::receiver::tally::Tally;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use super::bases::ReplacedFiles;
+use super::device::Device;
 use super::disk_rate::DiskQueue;
 use super::expanding::Expanding;
 use super::large_files::LargeFiles;
@@ -139,6 +140,9 @@ pub(super) struct Shared<'a> {
     pub(super) noticed: Mutex<Notices>,
     /// Place of the source at the destination, for further sessions of the run.
     pub(super) place: OnceLock<SourcePosition>,
+    /// The device into which the only file is written, once it is claimed; empty where files are
+    /// written.
+    pub(super) device: OnceLock<Device>,
     /// The accounts of this host, as far as owners are restored by names or rules.
     pub(super) owners: &'a OwnerLookup,
     /// Digests that earlier runs have kept of files here.

@@ -19,6 +19,7 @@ use icdc_session::SessionError;
 use icdc_session::receiver::files::{Action, Contents, Expected, Files, Length, Read};
 use icdc_units::ByteCount;
 
+use super::device::inconsistent;
 use super::disk_rate::{Arrived, WaitingBlock};
 use super::failure::Failure;
 use super::jobs::{NameJob, StoreJob};
@@ -44,6 +45,8 @@ struct Arrival {
     ranges: Vec<(u32, u32)>,
     /// Digest of the block.
     value: Digest,
+    /// Whether the file that it was compared with has all of it.
+    unchanged: bool,
 }
 
 /// Purpose of a job of the disk engine.
@@ -88,7 +91,7 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, names: Channel<N
         shared,
         names,
         engine,
-        machine: Files::new(shared.options.verify),
+        machine: if shared.options.write_device { Files::in_place() } else { Files::new(shared.options.verify) },
         plans: HashMap::new(),
         files: HashMap::new(),
         jobs: HashMap::new(),
@@ -136,12 +139,12 @@ impl Store<'_> {
                 self.plans.insert(id, *plan);
                 self.machine.expect(id, expected);
             }
-            StoreJob::Block { header, block } => {
+            StoreJob::Block { header, block, unchanged } => {
                 let BlockHeader { id, index, value, ranges } = header;
                 if block.length < BLOCK_SIZE && self.is_stream(id) {
                     self.machine.on_last_of_stream(id, index, ByteCount::from(block.length));
                 }
-                self.machine.on_block(id, index, value, Arrival { block, ranges, value });
+                self.machine.on_block(id, index, value, Arrival { block, ranges, value, unchanged });
             }
             StoreJob::Outdated { id, index } => self.machine.on_outdated(id, index),
             StoreJob::End(end) => self.machine.on_end(end),
@@ -204,10 +207,13 @@ impl Store<'_> {
                 });
             }
             Action::Lost { id, loss, keep } => {
+                let is_in_device = self.files.get(&id).is_some_and(LargeFile::is_in_device);
                 let path = self.close(id, keep);
                 // The session's failure says more, such as that another icdc has the file.
                 if !self.shared.has_failed() {
-                    self.report(NameJob::Lost { id, failure: loss.into_failure(&path) });
+                    let failure = loss.into_failure(&path);
+                    let failure = if is_in_device { inconsistent(failure) } else { failure };
+                    self.report(NameJob::Lost { id, failure });
                 }
             }
             Action::Left { id, keep } => {
@@ -253,7 +259,15 @@ impl Store<'_> {
     fn write(&mut self, id: EntryId, index: u32, arrival: Arrival) {
         let Some(file) = self.files.get(&id) else { return };
         let disk = file.disk_file().clone();
-        let Arrival { block: mut arrived, ranges, value } = arrival;
+        let Arrival { block: mut arrived, mut ranges, value, unchanged } = arrival;
+        if file.is_in_device() {
+            if unchanged {
+                drop(arrived);
+                return self.machine.on_written(id, index, Ok(()), clock::now());
+            }
+            // Zeros between the ranges are written, too: old contents must not show.
+            ranges.clear();
+        }
         let is_ordered = self.ordered.is_some();
         if let Some(ordered) = &mut self.ordered {
             if ordered.is_next(index) {

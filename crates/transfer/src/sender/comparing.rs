@@ -87,7 +87,7 @@ mod tests {
         fs::create_dir(root.join("source/cache")).unwrap();
         fs::write(root.join("source/cache/CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55").unwrap();
         for written in ["source", "source/"] {
-            let roots = find(&tree, &[written.as_bytes().to_vec()], &options).roots;
+            let roots = find(&tree, &[written.as_bytes().to_vec()], &options, &[0; 16]).roots;
             let asked = AskedAbout::of(&roots, &options);
             let is_gone = |number, path: &str| asked.is_gone(number, path.as_bytes());
             for (path, gone) in [

@@ -28,6 +28,7 @@ use icdc_tcp::Privileges;
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span};
 
+use super::block_device::SourceDevice;
 use super::comparing::AskedAbout;
 use super::compressing::Compressing;
 use super::given_up::read_once;
@@ -95,6 +96,8 @@ pub(super) struct Contents {
     pub(super) sparse: bool,
     /// Contents of the file if they were read before it was announced.
     pub(super) held: Option<Held>,
+    /// The device whose contents the file has; `None` for a regular file.
+    pub(super) block_device: Option<SourceDevice>,
 }
 
 /// Location of an announced item at the source (directory, name, device), with what is kept of the
@@ -110,6 +113,8 @@ pub(super) struct PendingItem {
     pub(super) leaving: Option<Box<ItemToRemove>>,
     /// The item as it has settled; `None` unless its source is followed.
     pub(super) followed: Option<Box<Settled>>,
+    /// The device that is announced as a file; `None` for any other item.
+    pub(super) block_device: Option<SourceDevice>,
 }
 
 /// Queues of the reading threads for large files.
@@ -849,9 +854,9 @@ fn contents(state: &SessionState, id: EntryId) -> Option<Contents> {
     let EntryKind::File { size, version, sparse, .. } = state.machine.item(id)?.entry.kind else {
         return None;
     };
-    let PendingItem { directory, name, held, .. } = state.places.get(&id)?;
-    let (directory, name, held) = (directory.clone(), name.clone(), held.clone());
-    Some(Contents { id, directory, name, size, version, sparse, held })
+    let PendingItem { directory, name, held, block_device, .. } = state.places.get(&id)?;
+    let (directory, name, held, block_device) = (directory.clone(), name.clone(), held.clone(), block_device.clone());
+    Some(Contents { id, directory, name, size, version, sparse, held, block_device })
 }
 
 /// Reports the outcome of a followed item to the queue, for the watch thread; returns the event for

@@ -17,6 +17,7 @@ use icdc_protocol::limits::MAX_HASHED_HOLES;
 use icdc_protocol::message::{CandidateAnswer, Candidates, EntryId, FileDigest, GivenUp};
 use icdc_session::SessionError;
 
+use super::block_device::SourceDevice;
 use super::executor::{Contents, Executor, ReadJob};
 use super::given_up::{changed, resized, unopened, unreadable};
 use super::hashing::{Extent, Hashing, Purpose, Step};
@@ -63,6 +64,8 @@ struct Announced {
     /// Announced size of the file in bytes.
     size: u64,
     version: [u8; 16],
+    /// The device whose contents the file has; `None` for a regular file.
+    device: Option<SourceDevice>,
 }
 
 /// State of a thread that reads large files: disk engine, steps in file order, and files that are
@@ -199,7 +202,7 @@ impl Reader<'_> {
         let is_asked = places.is_empty() || (gone != 0 && !self.executor.dry_run);
         if is_asked && let Ok(announced) = open(&contents, self.executor.buffered) {
             let is_announced = |read: &ReadVersion| version(read.stat()) == announced.version;
-            let kept = match places.is_empty() {
+            let kept = match places.is_empty() && contents.block_device.is_none() {
                 true => self.executor.digests.begin(announced.file.as_file()).filter(is_announced),
                 false => None,
             };
@@ -211,6 +214,10 @@ impl Reader<'_> {
 
     /// Digest of a file that an earlier run has read, if it is the version that was announced.
     fn known_digest(&self, contents: &Contents) -> Option<FileDigest> {
+        // Attributes of its node do not tell what is in a device.
+        if contents.block_device.is_some() {
+            return None;
+        }
         let stat = contents.directory.stat(&contents.name).ok()?;
         if version(&stat) == contents.version { self.executor.digests.of(&stat) } else { None }
     }
@@ -426,6 +433,11 @@ impl Reading {
 
 /// Opens a file to be read; gives it up if it is not in the version that was announced.
 fn open(contents: &Contents, buffered: bool) -> Result<Announced, GivenUp> {
+    if let Some(device) = &contents.block_device {
+        device.check()?;
+        let (file, size, version) = (device.disk().clone(), contents.size, contents.version);
+        return Ok(Announced { file, size, version, device: Some(device.clone()) });
+    }
     let (file, stat) =
         contents.directory.open_file(&contents.name).map_err(|error| unopened(&error, || is_another(contents)))?;
     if version(&stat) != contents.version {
@@ -433,13 +445,17 @@ fn open(contents: &Contents, buffered: bool) -> Result<Announced, GivenUp> {
     }
     let file = DiskFile::for_reading(file).map_err(|error| unreadable(error.to_string()))?;
     let file = Arc::new(file.through_page_cache(buffered));
-    Ok(Announced { file, size: contents.size, version: contents.version })
+    Ok(Announced { file, size: contents.size, version: contents.version, device: None })
 }
 
 impl Announced {
     /// Checks that the file, which was read, is still as announced; `length` is how its real
     /// length compares with the announced size.
     fn compare(&self, length: Ordering) -> Result<(), GivenUp> {
+        if let Some(device) = &self.device {
+            device.check()?;
+            return if length == Ordering::Equal { Ok(()) } else { Err(misstated(length, self.size)) };
+        }
         match Stat::of(self.file.as_file()) {
             Ok(stat) if version(&stat) != self.version => Err(resized(self.size, stat.size)),
             Ok(_) if length == Ordering::Equal => Ok(()),

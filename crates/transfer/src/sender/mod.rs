@@ -11,6 +11,7 @@
 //! Only requested data are sent: the scan announces entries ahead of the data, the receiver answers
 //! with what it requests, and the ledger bounds how far ahead the announcements may run.
 
+mod block_device;
 mod chosen;
 mod comparing;
 mod compressing;

@@ -7,6 +7,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `batch`, `followed` | what has settled in sources that are followed, batch by batch |
+//! | `block_device` | a source that is a block device, as a file |
 //! | `children` | entries of a directory that are yet to be visited |
 //! | `entered`, `pruning` | directories that are announced only with the first item in them |
 //! | `item` | an item that is not a directory |
@@ -16,6 +17,7 @@
 //! | `selected` | the walk of a selection |
 
 mod batch;
+mod block_device;
 mod children;
 mod entered;
 mod followed;
@@ -161,6 +163,13 @@ impl<'a> Scan<'a> {
             let Some(extent) = self.extent_of(number) else { continue };
             let parent = Parent::Source(number);
             let path = root.source.name.clone();
+            let device = root.device.clone().zip(root.name.clone());
+            if let Some((device, name)) = device {
+                if self.visit_device(&root, device, name).is_none() {
+                    return;
+                }
+                continue;
+            }
             let done = match (root.name, root.stat.kind) {
                 // The contents of a directory.
                 (None, _) => self.enter(root.directory, path, &root.stat, extent),

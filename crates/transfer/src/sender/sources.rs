@@ -6,8 +6,9 @@ use std::sync::Arc;
 use icdc_confine::files::Files;
 use icdc_disk::tree::{Directory, Kind, Name, Stat, Tree, TreeError, is_staging};
 use icdc_protocol::Features;
-use icdc_protocol::message::{Begin, Digest, Problem, SendOptions, Source, SourceKind};
+use icdc_protocol::message::{Begin, Digest, Problem, SendOptions, Source, SourceKind, TransferId};
 
+use super::block_device::SourceDevice;
 use super::examination::leaf;
 use super::input::Input;
 use super::listed::{AskedList, ListSource};
@@ -43,6 +44,8 @@ pub(crate) struct Root {
     pub(crate) directory: Directory,
     pub(crate) name: Option<Name>,
     pub(crate) stat: Stat,
+    /// The block device that the source is, which is sent as a file; `None` for any other source.
+    pub(crate) device: Option<SourceDevice>,
 }
 
 impl Root {
@@ -182,8 +185,8 @@ impl Sources {
 }
 
 /// Finds and classifies the sources `paths` beneath `tree`; one that is missing becomes a problem
-/// that the session reports.
-pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
+/// that the session reports. `run` is the run that reads them.
+pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions, run: &TransferId) -> Sources {
     let mut job = blake3::Hasher::new_derive_key("icdc job 1");
     job.update(&host());
     job.update(&[options.preserve.links.into(), options.preserve.sparse.into()]);
@@ -195,7 +198,7 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
     let mut problems = Vec::new();
     let (mut beside, mut unseen) = (None, None);
     for path in paths {
-        match find_one(tree, path, &mut beside) {
+        match find_one(tree, path, &mut beside).and_then(|root| with_device(root, options, run)) {
             Ok(root) => {
                 match obstacle(&root, path, options) {
                     Some(reason) => {
@@ -238,6 +241,15 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
     }
 }
 
+/// This source, opened if it is a block device, or a link to one, and devices are read.
+fn with_device(root: Root, options: &SendOptions, run: &TransferId) -> Result<Root, TreeError> {
+    let may_be_device = options.copy_devices && matches!(root.stat.kind, Kind::Other(_) | Kind::Symlink);
+    let (true, Some(name)) = (may_be_device, &root.name) else { return Ok(root) };
+    let device = SourceDevice::open((&root.directory, name), run, options.buffered)?;
+    let stat = device.as_ref().map_or(root.stat, |device| *device.stat());
+    Ok(Root { device, stat, ..root })
+}
+
 /// Reason why a source that was found is not copied, behind its path; `None` if it is. It would
 /// fail later, when something was made for it.
 fn obstacle(root: &Root, path: &[u8], options: &SendOptions) -> Option<String> {
@@ -245,7 +257,7 @@ fn obstacle(root: &Root, path: &[u8], options: &SendOptions) -> Option<String> {
         return Some(format!(": {UNFINISHED}"));
     }
     match (root.stat.kind, &root.name) {
-        (Kind::Other(_), _) => {
+        (Kind::Other(_), _) if root.device.is_none() => {
             if let Err(not_copied) = leaf(&root.stat, options.preserve) {
                 return Some(format!(": {}", not_copied.of(Vec::new()).reason));
             }
@@ -275,7 +287,7 @@ fn find_one(tree: &Tree, path: &[u8], beside: &mut Option<(Vec<u8>, Directory)>)
         let stat = located.directory.own_stat()?;
         // `/`, `.` and the like have no name of their own.
         let source = Source { name: Vec::new(), kind: SourceKind::Contents, identity: None };
-        return Ok(Root { source, directory: located.directory, name: None, stat });
+        return Ok(Root { source, directory: located.directory, name: None, stat, device: None });
     };
     let stat = match located.stat {
         Some(stat) => stat,
@@ -287,11 +299,11 @@ fn find_one(tree: &Tree, path: &[u8], beside: &mut Option<(Vec<u8>, Directory)>)
         let directory = located.open_directory()?;
         let stat: Stat = directory.own_stat()?;
         let source = Source { name: name.as_bytes().to_vec(), kind: SourceKind::Contents, identity: None };
-        return Ok(Root { source, directory, name: None, stat });
+        return Ok(Root { source, directory, name: None, stat, device: None });
     }
     let kind = if is_directory { SourceKind::Directory } else { SourceKind::Item };
     let source = Source { name: name.as_bytes().to_vec(), kind, identity: None };
-    Ok(Root { source, directory: located.directory, name: Some(name), stat })
+    Ok(Root { source, directory: located.directory, name: Some(name), stat, device: None })
 }
 
 /// Adds a source to the digest of the job, by which an interrupted run of the same sources is

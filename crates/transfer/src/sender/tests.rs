@@ -62,7 +62,7 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
     };
     let sent = std::thread::scope(|scope| {
         scope.spawn(|| receiver::run(far, Joining { joined: &nobody, wanted: None }, &order, receiving).unwrap());
-        let sources = find_sources(&tree, &[b"source".to_vec()], &send);
+        let sources = find_sources(&tree, &[b"source".to_vec()], &send, &[0; 16]);
         run(
             SendingLink { link: near, tuned: None, peer: Features::OURS, privileges: Privileges::own() },
             Joining { joined: &joined, wanted: None },

@@ -6,10 +6,12 @@
 //! |---|---|
 //! | [`verdict`] | verdicts, and failures of items that cannot be made |
 //! | [`facts`] | state of the destination, as the decision asks for it |
+//! | `device` | the file that is written into a device |
 //! | `equality` | comparison of an item with what has its name |
 //! | `journal` | digests of whole files, from the journals of their blocks |
 //! | [`references`] | counterparts in reference directories |
 
+mod device;
 mod equality;
 pub mod facts;
 mod journal;
@@ -23,6 +25,7 @@ use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{EntryKind, Equality, Existing, Kept, Missing, ReceiveOptions};
 use icdc_units::ByteCount;
 
+use self::device::into_device;
 use self::equality::{amendment, as_published, equal, is_newer, is_same_link, same_special};
 use self::facts::{Facts, Kind, Lookup, PublishedBy};
 use self::journal::{renamed, whole_digest};
@@ -50,6 +53,9 @@ pub struct Terms<'a> {
 /// If the item cannot be done.
 pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut impl Facts) -> Result<Verdict, Failure> {
     let Terms { options, only_new } = terms;
+    if options.write_device {
+        return into_device(item, options, facts);
+    }
     if only_new && options.dry_run {
         // Verdicts from the destination would disclose names without leaving a trace.
         return Ok(EVERYTHING);

@@ -309,7 +309,9 @@ impl<B> File<B> {
     pub(super) fn on_finished(&mut self, outcome: Result<(), Failure>, context: &mut Context<B>) {
         self.pending -= 1;
         match (std::mem::replace(&mut self.phase, Phase::Ended), outcome) {
-            (Phase::Finishing { blocks, digest }, Ok(())) if self.size.bytes() <= ByteCount::from(BLOCK_SIZE) => {
+            (Phase::Finishing { blocks, digest }, Ok(()))
+                if !context.in_place && self.size.bytes() <= ByteCount::from(BLOCK_SIZE) =>
+            {
                 // One block: made durable together with the small files.
                 let (id, streamed) = (self.id, self.size.streamed());
                 context.push(Action::Stored { id, digest, unsynced: blocks.unsynced(), streamed });

@@ -233,6 +233,29 @@ fn one_block_needs_neither_journal_nor_sync_of_its_own() {
 }
 
 #[test]
+fn a_file_in_place_is_synced_and_read_back_whatever_its_length() {
+    let mut bench = Bench { files: Files::in_place() };
+    bench.files.on_confirmed();
+    bench.files.expect(ID, Expected { length: Length::Known(ByteCount::new(5000)), sparse: false, held: None });
+    bench.block(0);
+    assert_eq!(bench.actions(), [Action::Open { id: ID }]);
+    bench.files.on_opened(ID, Ok(Opened { journaled: false, needs_sender: false }));
+    let digest = FileDigest::Blake3(root(5000, &[value(0)]).unwrap());
+    bench.files.on_end(end(1, digest));
+    bench.write(0);
+    assert_eq!(bench.actions(), [written(0), Action::Finish { id: ID, streamed: None }]);
+    bench.files.on_finished(ID, Ok(()));
+    assert_eq!(bench.actions(), [Action::Sync { id: ID }]);
+    bench.files.on_synced(ID, Ok(()));
+    assert_eq!(bench.actions(), [Action::Durable(ByteCount::new(5000)), Action::FindData { id: ID }]);
+    bench.files.on_data_found(ID, Ok(std::iter::once(0..1).collect()));
+    assert_eq!(bench.reads(), [(0, Contents::Value(value(0)))]);
+    assert_eq!(bench.actions(), [], "it is not stored before it is compared");
+    bench.files.on_compared(ID, 0, false);
+    bench.ends(&[Action::Lost { id: ID, loss: Loss::ReadBackDiffers, keep: false }]);
+}
+
+#[test]
 fn an_item_that_is_none_of_the_files_ends_elsewhere() {
     let mut bench = Bench::new(2);
     let foreign = FileEnd { id: ID + 1, ..given_up(true) };

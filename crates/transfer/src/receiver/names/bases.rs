@@ -4,6 +4,7 @@ use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::EntryId;
 use icdc_session::receiver::book::action::ReferencePlace;
 
+use super::super::bases::Place;
 use super::super::jobs::DiskJob;
 use super::FileExecutor;
 
@@ -11,6 +12,10 @@ impl FileExecutor<'_> {
     /// Registers the existing file with which the large item `id` is compared, apart from the
     /// blocks `held`.
     pub(super) fn expect_basis(&mut self, id: EntryId, held: Option<BlockMap>, basis: ReferencePlace) {
+        if let Some(device) = self.shared.device.get() {
+            let Ok(item) = self.item(id) else { return };
+            return self.shared.bases.expect(id, item.size(), held, Place::Device(device.disk().clone()));
+        }
         let references = match basis {
             ReferencePlace::Older(_) => self.references_of(id),
             ReferencePlace::Itself => Default::default(),
@@ -22,7 +27,7 @@ impl FileExecutor<'_> {
             ReferencePlace::Itself => Some(directory),
         };
         if let Some(directory) = directory {
-            self.shared.bases.expect(id, item.size(), held, (directory.clone(), name));
+            self.shared.bases.expect(id, item.size(), held, Place::Named(directory.clone(), name));
         }
     }
 

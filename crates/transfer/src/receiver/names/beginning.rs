@@ -27,6 +27,9 @@ impl FileExecutor<'_> {
         if shared.order.output.is_some() {
             refuse_directories(begin)?;
         }
+        if shared.options.write_device {
+            return self.find_device(begin, is_journaled);
+        }
         let (tree, destination) = (shared.order.tree, shared.order.destination);
         let parents = match shared.options {
             options if !options.mkpath => Parents::Needed,
@@ -106,7 +109,7 @@ impl FileExecutor<'_> {
             }
         }
         let local = |reason| NotBegun::Failed(SessionError::Local(reason));
-        if !shared.options.dry_run {
+        if !shared.options.dry_run && !shared.options.write_device {
             let is_copied = shared.options.snapshot.is_none();
             let may_let_in = shared.options.preserve.mode && !shared.only_new() && is_copied;
             opening.placement.check_rights(may_let_in).map_err(NotBegun::Failed)?;

@@ -6,6 +6,7 @@ use icdc_session::receiver::book::action::{Examination, Reference, ReferencePlac
 use icdc_session::receiver::book::resume::verdict::Verdict;
 
 use super::super::candidates::Location;
+use super::super::device::Device;
 use super::super::failure::{self, Failure};
 use super::super::file_identity::{FileIdentity, Occupant};
 use super::super::publishing::amend_special;
@@ -47,6 +48,7 @@ impl FileExecutor<'_> {
             examiner = examiner.with_first(self.first_files.get(&to).copied().map(|file| (to, file)));
         }
         examiner = examiner.describing_files(self.shared.describes_files());
+        examiner = examiner.into_device(self.shared.device.get().map(Device::size));
         let verdict = self.book.decide(examination, &mut examiner)?;
         let (found, claimed, counterparts) = (examiner.found, examiner.claimed, examiner.counterparts);
         let candidates = examiner.candidates;
@@ -132,6 +134,10 @@ impl FileExecutor<'_> {
     /// Whether the name of an item, the only one of a run without a journal, belongs to what had it when
     /// this was asked before, or when the item was examined.
     pub(super) fn is_as_found(&mut self, id: EntryId) -> bool {
+        // The name of a device that is written stays that of the device, which is claimed.
+        if self.shared.device.get().is_some() {
+            return true;
+        }
         let place = self.item(id).and_then(|item| self.target(item));
         let now = place.ok().map(|(directory, name)| Occupant::of(directory, &name));
         now.is_some() && std::mem::replace(&mut self.found, now) == now

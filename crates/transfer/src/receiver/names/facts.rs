@@ -50,6 +50,8 @@ pub(super) struct Examiner<'a> {
     pub(super) candidates: Option<Vec<FoundFile>>,
     /// Whether files at the destination may be described to the sender.
     describes_files: bool,
+    /// Size of the device into which the item is written; `None` where files are written.
+    device: Option<ByteCount>,
     /// Unfinished file of an earlier run that was claimed.
     pub(super) claimed: Option<Continued>,
 }
@@ -84,6 +86,7 @@ impl<'a> Examiner<'a> {
             candidates: None,
             claimed: None,
             describes_files: false,
+            device: None,
         }
     }
 
@@ -110,6 +113,11 @@ impl<'a> Examiner<'a> {
     /// This examiner, where files at the destination may be described to the sender.
     pub(super) fn describing_files(self, describes_files: bool) -> Self {
         Self { describes_files, ..self }
+    }
+
+    /// This examiner, where the item is written into a device of this size.
+    pub(super) fn into_device(self, device: Option<ByteCount>) -> Self {
+        Self { device, ..self }
     }
 
     /// This examiner with the file that was compared with the item.
@@ -148,6 +156,10 @@ pub(super) fn header(item: &Item, name: &Name) -> Header {
 impl Facts for Examiner<'_> {
     fn describes_files(&self) -> bool {
         self.describes_files
+    }
+
+    fn device(&self) -> Option<ByteCount> {
+        self.device
     }
 
     fn stat(&mut self) -> Option<Stat> {

@@ -147,9 +147,19 @@ impl FileExecutor<'_> {
         }
     }
 
-    /// Flushes directories, or whole file systems, so that the names in them are durable.
+    /// Flushes file systems, so that what is staged in them is durable. What is in a device is so already.
+    pub(super) fn flush(&self, file_systems: &[u64]) -> Result<(), TreeError> {
+        match self.shared.device.get() {
+            Some(_) => Ok(()),
+            None => self.directories.flush(file_systems),
+        }
+    }
+
+    /// Flushes directories, or whole file systems, so that the names in them are durable. That of a device
+    /// is not new.
     pub(super) fn flush_names(&self, names: &Names) -> Result<(), TreeError> {
         match names {
+            _ if self.shared.device.get().is_some() => Ok(()),
             Names::In(directories) => self.directories.flush_names(directories),
             Names::OnFileSystems(file_systems) => self.directories.flush(file_systems),
         }

@@ -10,6 +10,7 @@ use super::super::failure::Failure;
 use super::super::publishing::Staged;
 use super::super::side_by_side::side_by_side;
 use super::FileExecutor;
+use super::device::stage_in_device;
 
 impl FileExecutor<'_> {
     /// Checks small files that arrived in a pack against their digests and writes them under
@@ -28,12 +29,16 @@ impl FileExecutor<'_> {
             Ok::<_, Failure>((directory, name, &item.entry))
         };
         let placed: Vec<_> = pieces.iter().map(|piece| (piece, placed(piece))).collect();
+        let device = self.shared.device.get();
         let staged = side_by_side(&placed, |(piece, placed)| {
             let contents = contents.get(piece.offset..).and_then(|rest| rest.get(..piece.length));
             let contents = contents.filter(|contents| *blake3::hash(contents).as_bytes() == piece.digest);
             let contents = contents.ok_or(NotStaged::Damaged)?;
             let (directory, name, entry) = placed.as_ref().map_err(|failure| NotStaged::Failed(failure.clone()))?;
-            Staged::small(directory, name.clone(), entry, contents, how).map_err(NotStaged::Failed)
+            match device {
+                Some(device) => stage_in_device(device, (directory, name), contents),
+                None => Staged::small(directory, name.clone(), entry, contents, how).map_err(NotStaged::Failed),
+            }
         });
         let keep = |(piece, staged): (&Piece, Result<Staged, NotStaged>)| {
             let kept = staged.map(|staged| {

@@ -39,7 +39,7 @@ use std::thread::JoinHandle;
 
 use icdc_disk::tree::Tree;
 use icdc_limits::thread;
-use icdc_protocol::message::SendOptions;
+use icdc_protocol::message::{SendOptions, TransferId};
 
 pub use self::options::{FollowOptions, SETTLE};
 use self::tree::FollowedTree;
@@ -73,7 +73,7 @@ impl Follow {
         options: FollowOptions,
         events: &EventSink,
     ) -> Result<Self, String> {
-        let found = find(tree, paths, send);
+        let found = find(tree, paths, send, &TransferId::default());
         if let Some(problem) = found.problems.first() {
             return Err(problem.reason.clone());
         }

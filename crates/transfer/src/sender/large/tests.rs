@@ -91,8 +91,15 @@ impl Sending {
             held: 0,
             removal: Removal::Never,
         };
-        let place =
-            PendingItem { directory: tree.root().clone(), name, device: 0, held: None, leaving: None, followed: None };
+        let place = PendingItem {
+            directory: tree.root().clone(),
+            name,
+            device: 0,
+            held: None,
+            leaving: None,
+            followed: None,
+            block_device: None,
+        };
         let id = executor.announce(found, place);
         let wants = Message::Wants(Wants { first: id, answers: vec![Want::All] });
         executor.with(|machine| machine.on_message(crate::clock::now(), wants));

@@ -88,7 +88,15 @@ impl Scan<'_> {
         self.await_room()?;
         let leaving = leaving.map(Box::new);
         let followed = self.take_followed(&found.path);
-        let place = PendingItem { directory: directory.clone(), name, device: stat.dev, held, leaving, followed };
+        let place = PendingItem {
+            directory: directory.clone(),
+            name,
+            device: stat.dev,
+            held,
+            leaving,
+            followed,
+            block_device: None,
+        };
         let id = self.executor.announce(found, place);
         if let Some((file, path)) = first {
             self.linked.announced(file, id, &path);

@@ -24,6 +24,11 @@ pub trait Facts {
     /// Named pipe, socket or device that has the item's name; `None` if there is none.
     fn special(&mut self) -> Option<Special>;
 
+    /// Size of the block device that is the destination; `None` where files are written.
+    fn device(&self) -> Option<ByteCount> {
+        None
+    }
+
     /// The item's name as the user would write it at the destination, for messages.
     fn shown(&self) -> String;
 

@@ -41,6 +41,8 @@ pub(super) struct Known {
     /// Whether the file was changed since it was compared.
     pub(super) was_changed: bool,
     pub(super) describes_files: bool,
+    /// Size of the device into which the item is written.
+    pub(super) device: Option<ByteCount>,
 }
 
 impl Facts for Known {
@@ -52,6 +54,9 @@ impl Facts for Known {
     }
     fn describes_files(&self) -> bool {
         self.describes_files
+    }
+    fn device(&self) -> Option<ByteCount> {
+        self.device
     }
     fn special(&mut self) -> Option<Special> {
         self.special
