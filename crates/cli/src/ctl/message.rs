@@ -98,6 +98,8 @@ pub(super) fn receive<T: DeserializeOwned>(mut stream: &UnixStream, limit: Durat
 
 #[cfg(test)]
 mod tests {
+    use rustix::event::poll;
+
     use super::*;
 
     #[test]
@@ -106,7 +108,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 while far.write_all(b" ").is_ok() {
-                    std::thread::sleep(Duration::from_millis(1));
+                    let _ = poll(&mut [], Some(&clock::timespec(Span::from_millis(1))));
                 }
             });
             assert!(receive::<Request>(&near, Duration::from_millis(50)).is_err());

@@ -40,7 +40,7 @@ fn a_copy_in_the_background_leaves_the_path_to_cubic() {
             let alone = beside(&lab, &site, before, None);
             let usual = beside(&lab, &site, before, Some(&[]));
             let background = beside(&lab, &site, before, Some(&["--background"]));
-            holds(background < alone + (usual - alone) / 2.0, &(before, alone, usual, background))
+            holds(background < alone + (usual - alone) / 2.0, (before, alone, usual, background))
         });
     }
 }
