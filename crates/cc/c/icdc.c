@@ -106,6 +106,8 @@ SOCKET_HINTS
 #define TRAIN_PACKETS 16
 /* Where acknowledgements come in bunches: doubled at most so often. */
 #define TRAIN_DOUBLINGS 4
+/* A bit of `bunched`, above these: the kernel refuses the BTF of bit fields. */
+#define GIVES_WAY 0x80U
 /* Longest train: a quarter of a round trip, so that it has left before it is answered, but not below a host's pauses. */
 #define TRAIN_PART 4
 #define TRAIN_LEAST_US 8000
@@ -258,10 +260,8 @@ struct icdc {
 	/* COMPETE: round trips in a row in which the queue had gone. HOLD: thirds of those in which it stood. */
 	u8 rounds;
 	u8 standing;
-	/* How many times trains have been doubled, as acknowledgements come in bunches. */
-	u8 bunched : 4;
-	/* Nothing is left to itself where others fill a queue: it does not COMPETE. */
-	u8 gives_way : 1;
+	/* How many times trains have been doubled, as acknowledgements come in bunches; and GIVES_WAY. */
+	u8 bunched;
 };
 CHECK_PRIVATE(struct icdc);
 
@@ -343,6 +343,12 @@ INLINE void icdc_pace(struct sock *sk, const struct tcp_sock *tp, u64 rate)
 	if (pacing > sk->sk_max_pacing_rate)
 		pacing = sk->sk_max_pacing_rate;
 	sk->sk_pacing_rate = pacing ? pacing : 1;
+}
+
+/* Whether it leaves a queue to others: it does not COMPETE. */
+INLINE bool icdc_gives_way(const struct icdc *ca)
+{
+	return ca->bunched & GIVES_WAY;
 }
 
 /* The states in which `free` means what it says: in the others its room has another use. */
@@ -430,7 +436,7 @@ INLINE void icdc_start_train(struct icdc *ca, const struct icdc_account *all)
 	packets = icdc_packets(rate, us);
 	ca->train_packets = packets < TRAIN_PACKETS ? TRAIN_PACKETS : packets;
 	if (ca->mode == FILL || (ca->mode == HOLD && !icdc_is_fast(ca) && ca->factor == TRAIN_USUAL))
-		ca->train_packets <<= ca->bunched;
+		ca->train_packets <<= ca->bunched & ~GIVES_WAY;
 	ca->train_first = icdc_sent(all);
 	ca->train_us = all->us;
 	ca->early_us = ca->late_us = NONE;
@@ -509,7 +515,7 @@ INLINE void icdc_lengthen(struct icdc *ca, const struct rate_sample *rs)
 		return;
 	if (ca->mode == HOLD && ca->factor != TRAIN_USUAL)
 		ca->factor = TRAIN_USUAL;
-	else if (ca->bunched < TRAIN_DOUBLINGS)
+	else if ((ca->bunched & ~GIVES_WAY) < TRAIN_DOUBLINGS)
 		ca->bunched++;
 }
 
@@ -685,7 +691,7 @@ INLINE void icdc_tick(struct icdc *ca, const struct icdc_account *all)
 	} else if (ca->queue_us > icdc_standing(ca)) {
 		drain = ca->queue_us < base / 2 ? ca->queue_us : base / 2;
 		left = icdc_left(ca, packets, us, growth);
-		if (ca->gives_way)
+		if (icdc_gives_way(ca))
 			left = icdc_least(left, ca->rate / 2);
 		if (target > left)
 			target = left;
@@ -695,7 +701,7 @@ INLINE void icdc_tick(struct icdc *ca, const struct icdc_account *all)
 		target = ca->rate / 2;
 	if (target > (u64)ca->rate * 2)
 		target = (u64)ca->rate * 2;
-	if (ca->gives_way && target < ca->capacity / BACKGROUND_PART)
+	if (icdc_gives_way(ca) && target < ca->capacity / BACKGROUND_PART)
 		target = ca->capacity / BACKGROUND_PART;
 	ca->rate = target < RATE_MAX ? target : RATE_MAX;
 	if (ca->queue_us > icdc_standing(ca))
@@ -775,9 +781,9 @@ INLINE void icdc_end_round(struct icdc *ca, const struct icdc_account *all)
 			ca->rounds++;
 		else
 			ca->rounds = 0;
-		if (ca->gives_way && ca->rounds > COMPETE_AFTER)
+		if (icdc_gives_way(ca) && ca->rounds > COMPETE_AFTER)
 			ca->rounds = COMPETE_AFTER;
-		if (!ca->gives_way && ca->rounds >= COMPETE_AFTER) {
+		if (!icdc_gives_way(ca) && ca->rounds >= COMPETE_AFTER) {
 			ca->rounds = 0;
 			ca->mode = COMPETE;
 			ca->window = icdc_packets(delivered, base + ca->queue_us) + 4;
@@ -997,10 +1003,10 @@ INLINE void icdc_resume(struct icdc *ca, const struct icdc_account *all, const s
 INLINE void icdc_begin(struct icdc *ca, const struct icdc_account *all, const struct socket_hint *hint, u32 rtt_us, u32 mss)
 {
 	u32 shortest = rtt_us / EXCESS_PART < EXCESS_LEAST_US ? EXCESS_LEAST_US : rtt_us / EXCESS_PART;
-	bool gives_way = ca->gives_way || hint->background || background;
+	u8 gives_way = hint->background || background ? GIVES_WAY : ca->bunched & GIVES_WAY;
 
 	__builtin_memset(ca, 0, sizeof(*ca));
-	ca->gives_way = gives_way;
+	ca->bunched = gives_way;
 	ca->before_us = ~0U;
 	ca->period_us = rtt_us ? rtt_us : ~0U;
 	ca->period_ms = all->us / 1000;
@@ -1316,7 +1322,7 @@ INLINE bool icdc_join(struct sock *sk, struct icdc *ca, const struct socket_hint
 	}
 	__builtin_memset(ca, 0, sizeof(*ca));
 	ca->standing = UNCOUNTED;
-	ca->gives_way = hint->background || background;
+	ca->bunched = hint->background || background ? GIVES_WAY : 0;
 	ca->member.bundle = hint->bundle;
 	bundle_lock(bundle);
 	ca->member.number = ++bundle->joined;

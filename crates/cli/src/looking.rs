@@ -16,6 +16,7 @@ mod checksums;
 mod completion;
 mod differences;
 mod du;
+mod expected;
 mod long;
 mod ls;
 pub(crate) mod places;

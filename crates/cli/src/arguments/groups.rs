@@ -51,7 +51,7 @@ const GROUPS: [(&str, &[&str]); 9] = [
         ],
     ),
     ("Following", &["follow", "settle", "marker", "until", "idle", "scan_interval"]),
-    ("Data path", &["rate", "cc", "streams", "compress", "whole_file", "ring", "buffered"]),
+    ("Data path", &["rate", "cc", "background", "streams", "compress", "whole_file", "ring", "buffered"]),
     (
         "Reaching hosts",
         &[

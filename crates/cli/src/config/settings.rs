@@ -68,7 +68,6 @@ pub(crate) const REACH: &[Setting] = &[
     setting("rate", "ICDC_RATE", Form::Text, Concern::Transfer, RATED, "\"900mbit\""),
     setting("cc", "ICDC_CC", Form::Text, Concern::Transfer, RATED, "\"bbr\""),
     setting("streams", "ICDC_STREAMS", Form::Number, Concern::Transfer, COPY, "4"),
-    setting("background", "ICDC_BACKGROUND", Form::Flag, Concern::Transfer, COPY, "true"),
     setting("compress", "ICDC_COMPRESS", Form::Number, Concern::Transfer, COPY, "\"auto\""),
     setting("ring", "ICDC_RING", Form::Text, Concern::Copy, COPY, "\"1GiB\""),
     setting("buffered", "ICDC_BUFFERED", Form::Flag, Concern::Copy, COPY, "true"),

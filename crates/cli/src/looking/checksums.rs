@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use icdc_client::is_receipt;
@@ -20,6 +19,7 @@ use icdc_protocol::limits::MAX_PATH;
 use icdc_protocol::message::ListDigest;
 use icdc_units::of_hexadecimal;
 
+use super::expected::Expected;
 use super::receipt::Receipt;
 use crate::copy::summary::counted;
 
@@ -36,28 +36,6 @@ pub(super) struct Checksums {
     files: BTreeMap<Vec<u8>, Expected>,
     /// Remarks on the list, a sentence each; empty for a list that is no receipt.
     remarks: Vec<String>,
-}
-
-/// What a list says of an item.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Expected {
-    /// A regular file with this digest.
-    File(Vec<u8>),
-    /// A further name of a regular file, which has one of these digests: a receipt tells size and time only, and these
-    /// are of the files that have both.
-    OneOf(Arc<[Vec<u8>]>),
-    /// A symbolic link, with the digest of its target.
-    Link(Vec<u8>),
-}
-
-impl Expected {
-    /// Whether contents of this digest are what is expected.
-    pub(super) fn is(&self, digest: &[u8]) -> bool {
-        match self {
-            Self::File(expected) | Self::Link(expected) => expected == digest,
-            Self::OneOf(expected) => expected.iter().any(|expected| expected == digest),
-        }
-    }
 }
 
 /// A line of a list of digests: the digest of one file.

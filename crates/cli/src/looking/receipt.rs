@@ -13,7 +13,7 @@ use icdc_protocol::receipt::line::{Kind, Line, MAX_LINE};
 use icdc_protocol::receipt::{MAX_FACTS, NAMESPACE};
 use icdc_trust::{FileHash, FileSignature, PublicKey};
 
-use super::checksums::Expected;
+use super::expected::Expected;
 
 /// Longest signature that is read, in bytes.
 const MAX_SIGNATURE: u64 = 64 << 10;

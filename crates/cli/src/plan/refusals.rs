@@ -100,10 +100,14 @@ pub(super) fn refuse_without_effect(arguments: &CopyArguments, hosts: Hosts) -> 
     let given = [
         ("--streams", arguments.streams.0.is_some(), "is a number of TCP connections"),
         ("--cc", arguments.cc.0.is_some(), "is TCP's congestion control"),
-        ("--background", arguments.background, "is for data that crosses a network"),
         ("--compress", matches!(arguments.compress, Compress::Level(_)), "is for data that crosses a network"),
         ("--port", arguments.connection.port.is_some(), "names ports for data connections"),
     ];
+    ensure!(
+        !arguments.background
+            || concern("cc").mismatch(hosts, &arguments.connection.via) != Some(Mismatch::NoRemoteHost),
+        "--background is for data that crosses a network, and a copy within this host makes no connection: leave it out"
+    );
     for (option, is_given, meaning) in given {
         let mismatch = concern(&option[2..]).mismatch(hosts, &arguments.connection.via);
         ensure!(
