@@ -527,9 +527,11 @@ INLINE void icdc_take_train(struct icdc *ca, const struct rate_sample *rs)
 	u32 sent, arrived, free;
 
 	INVARIANT(icdc_sends_trains(ca));
-	if (ca->early_us == NONE || ca->late_us == NONE)
+	if (ca->early_us == NONE || ca->late_us == NONE) {
 		icdc_lengthen(ca, rs);
-	if (ca->early_us == NONE || ca->late_us == NONE || (s32)us <= 0 || (s32)packets <= 0)
+		return;
+	}
+	if ((s32)us <= 0 || (s32)packets <= 0)
 		return;
 	sent = icdc_rate(packets, us);
 	/* Packets seem to have left faster than they could: of one burst, or where acknowledgements of members are waited for. */
@@ -781,9 +783,9 @@ INLINE void icdc_end_round(struct icdc *ca, const struct icdc_account *all)
 			ca->rounds++;
 		else
 			ca->rounds = 0;
-		if (icdc_gives_way(ca) && ca->rounds > COMPETE_AFTER)
+		if (ca->rounds >= COMPETE_AFTER && icdc_gives_way(ca)) {
 			ca->rounds = COMPETE_AFTER;
-		if (!icdc_gives_way(ca) && ca->rounds >= COMPETE_AFTER) {
+		} else if (ca->rounds >= COMPETE_AFTER) {
 			ca->rounds = 0;
 			ca->mode = COMPETE;
 			ca->window = icdc_packets(delivered, base + ca->queue_us) + 4;
@@ -1003,7 +1005,7 @@ INLINE void icdc_resume(struct icdc *ca, const struct icdc_account *all, const s
 INLINE void icdc_begin(struct icdc *ca, const struct icdc_account *all, const struct socket_hint *hint, u32 rtt_us, u32 mss)
 {
 	u32 shortest = rtt_us / EXCESS_PART < EXCESS_LEAST_US ? EXCESS_LEAST_US : rtt_us / EXCESS_PART;
-	u8 gives_way = hint->background || background ? GIVES_WAY : ca->bunched & GIVES_WAY;
+	u8 gives_way = hint->background ? GIVES_WAY : ca->bunched & GIVES_WAY;
 
 	__builtin_memset(ca, 0, sizeof(*ca));
 	ca->bunched = gives_way;
@@ -1322,7 +1324,7 @@ INLINE bool icdc_join(struct sock *sk, struct icdc *ca, const struct socket_hint
 	}
 	__builtin_memset(ca, 0, sizeof(*ca));
 	ca->standing = UNCOUNTED;
-	ca->bunched = hint->background || background ? GIVES_WAY : 0;
+	ca->bunched = hint->background ? GIVES_WAY : 0;
 	ca->member.bundle = hint->bundle;
 	bundle_lock(bundle);
 	ca->member.number = ++bundle->joined;
@@ -1378,6 +1380,8 @@ OPERATION_1(void, init, struct sock *, sk)
 	struct socket_hint hint = {known_rate, known_rtt, 0, 0};
 
 	socket_hint(sk, &hint);
+	/* What a user says of a socket does not take back what he said of all. */
+	hint.background |= background;
 	tp->snd_ssthresh = TCP_INFINITE_SSTHRESH;
 	sk->sk_pacing_rate = sk->sk_max_pacing_rate;
 	sk->sk_pacing_status = sk->sk_pacing_status ? sk->sk_pacing_status : 1;

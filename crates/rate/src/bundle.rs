@@ -27,7 +27,7 @@
 //! | whether more members would carry more | `scarcity.rs` |
 //! | which members send the last blocks | `last_blocks.rs` |
 //!
-//! In the background ([`Bundle::in_background`]) there is no COMPETE: where others fill the queue, they get
+//! In the background ([`Bundle::giving_way`]) there is no COMPETE: where others fill the queue, they get
 //! nearly everything.
 //!
 //! To other traffic a bundle is one flow: its delivery, losses and bytes in flight are sums over
@@ -222,13 +222,13 @@ impl Bundle {
         Self::with(Phase::Steered { steering, search: Search::new(Time::ORIGIN, known) })
     }
 
-    /// This bundle, which has not begun, giving way to others: a queue that does not drain makes it leave them nearly
+    /// This bundle, which has not begun; if it `gives_way` to others, a queue that does not drain makes it leave them nearly
     /// everything, and there is no COMPETE.
     #[must_use]
-    pub fn in_background(mut self) -> Self {
-        self.gives_way = true;
+    pub fn giving_way(mut self, gives_way: bool) -> Self {
+        self.gives_way = gives_way;
         if let Phase::Steered { steering, .. } = &mut self.phase {
-            *steering = std::mem::take(steering).giving_way();
+            *steering = std::mem::take(steering).giving_way(gives_way);
         }
         self
     }
@@ -313,8 +313,7 @@ impl Bundle {
         match &mut self.phase {
             Phase::Climb(climb) => {
                 let Verdict { capacity, reason } = climb.update(aggregate)?;
-                let held = Steering::holding(capacity);
-                let steering = if self.gives_way { held.giving_way() } else { held };
+                let steering = Steering::holding(capacity).giving_way(self.gives_way);
                 let decision = Decision { state: State::Hold, ceiling: steering.ceiling(), reason };
                 self.phase = Phase::Steered { steering, search: Search::new(aggregate.settled(), capacity) };
                 Some(decision)

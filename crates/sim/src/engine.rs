@@ -84,7 +84,7 @@ fn steered_as_one(background: bool) -> Controller {
         block: ByteCount::from_mib(4),
         feedback_interval: Span::from_millis(100),
     };
-    let bundle = if background { Bundle::default().in_background() } else { Bundle::default() };
+    let bundle = Bundle::default().giving_way(background);
     Controller::new(Mode::Bundle(Box::new(bundle)), setup, Ceilings::default())
 }
 

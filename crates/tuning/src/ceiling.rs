@@ -20,8 +20,7 @@ pub fn steering(known: Option<Resumption>) -> Steering {
 /// known of their path; one in the `background` gives way to others.
 #[must_use]
 pub fn bundle(known: Option<Resumption>, background: bool) -> Bundle {
-    let bundle = known.map_or_else(Bundle::default, |known| Bundle::resuming(known.rate));
-    if background { bundle.in_background() } else { bundle }
+    known.map_or_else(Bundle::default, |known| Bundle::resuming(known.rate)).giving_way(background)
 }
 
 /// Converts the kernel's statistics of a connection to the state of a member of a [`Bundle`];

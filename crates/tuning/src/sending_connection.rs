@@ -14,7 +14,7 @@ use icdc_units::Time;
 use crate::stand_in::{StandIn, gains_by_run_up};
 use crate::{buffers, known_paths};
 
-/// How a connection is to send: its congestion control, and whether it gives way.
+/// Manner in which a connection sends: its congestion control, and whether it gives way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendingManner<'a> {
     /// Name of the congestion control; `None` for the best that is available.

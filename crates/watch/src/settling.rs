@@ -43,7 +43,7 @@ pub struct Delays {
     pub after_close: Span,
 }
 
-/// What a name is due for.
+/// Step for which a name is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// It has been left alone for long enough, and is to be [examined](Settling::examined).

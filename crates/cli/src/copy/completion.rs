@@ -172,7 +172,7 @@ impl Completion {
         })
     }
 
-    /// What follows if a file costs as much as `cost` bytes; `None` if nothing would have been done then.
+    /// Time left if a file costs as much as `cost` bytes; `None` if nothing would have been done then.
     fn outcome(&self, cost: f64, prior: f64, left: Work) -> Option<Outcome> {
         let intervals: Vec<_> = self.points.windows(2).map(|pair| Interval::between(pair[0], pair[1], cost)).collect();
         let recent = since_change(&intervals);

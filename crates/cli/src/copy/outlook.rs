@@ -1,4 +1,4 @@
-//! What the events of a copy tell of its future: when it is complete, and whether one that follows its sources falls
+//! Future of a copy, as its events tell of it: when it is complete, and whether one that follows its sources falls
 //! behind.
 //!
 //! All that is needed is in the events, so that it is known at the end that the user sees, whichever end sends.

@@ -49,7 +49,7 @@ pub(crate) struct CopyOutput {
     state: Mutex<Display>,
 }
 
-/// What kind of output a copy needs.
+/// Kind of a copy, as far as its output depends on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     /// A report is made at the end.

@@ -46,29 +46,28 @@ pub(super) fn compare(
         };
         // A file that is named itself is in the list by its name.
         let path = if found.path.is_empty() { name_of(place) } else { &found.path };
-        let digest = match &found.kind {
-            ListedKind::File { digest: Some(digest) } => digest.clone(),
-            ListedKind::Symlink { target } => Ok(blake3::hash(target).as_bytes().to_vec()),
+        let is_link = match &found.kind {
+            ListedKind::File { digest: Some(_) } => false,
+            ListedKind::Symlink { .. } => true,
             _ => continue,
         };
-        let is_link = matches!(found.kind, ListedKind::Symlink { .. });
         let Some(expected) = list.take(path, is_link) else {
             counts.unlisted += u64::from(!is_link);
             continue;
         };
-        match digest {
-            Ok(digest) if expected.is(&digest) && is_link => counts.links += 1,
-            Ok(digest) if expected.is(&digest) => {
+        match &found.kind {
+            ListedKind::Symlink { target } if expected.is(blake3::hash(target).as_bytes()) => counts.links += 1,
+            ListedKind::File { digest: Some(Ok(digest)) } if expected.is(digest) => {
                 counts.equal += 1;
                 counts.bytes += found.metadata.map_or(0, |metadata| metadata.size);
             }
-            Ok(_) => {
+            ListedKind::File { digest: Some(Err(reason)) } => {
+                counts.unreadable += 1;
+                shown.difference(&Difference::Unreadable { side: Side::A, path, reason });
+            }
+            _ => {
                 counts.different += 1;
                 one(shown, "content", path);
-            }
-            Err(reason) => {
-                counts.unreadable += 1;
-                shown.difference(&Difference::Unreadable { side: Side::A, path, reason: &reason });
             }
         }
     }

@@ -33,7 +33,7 @@ const MAX_LINE: usize = 2 * MAX_PATH + 200;
 #[derive(Clone, Debug)]
 pub(super) struct Checksums {
     digest: ListDigest,
-    files: BTreeMap<Vec<u8>, Expected>,
+    items: BTreeMap<Vec<u8>, Expected>,
     /// Remarks on the list, a sentence each; empty for a list that is no receipt.
     remarks: Vec<String>,
 }
@@ -79,7 +79,7 @@ impl Checksums {
             remarks
                 .push(format!("{files} in the receipt were not read by its run, have no digest, and are not compared"));
         }
-        Ok(Self { digest: ListDigest::Blake3, files: receipt.items, remarks })
+        Ok(Self { digest: ListDigest::Blake3, items: receipt.items, remarks })
     }
 
     /// Remarks on a receipt that serves as the list, a sentence each for the user; none for other
@@ -91,7 +91,7 @@ impl Checksums {
     /// Reads a list as checksum programs write it; its digests are of the kind `wanted`, or of the
     /// one that its lines tell.
     fn parse(mut input: impl BufRead, wanted: Option<ListDigest>) -> anyhow::Result<Self> {
-        let (mut digest, mut files) = (wanted, BTreeMap::new());
+        let (mut digest, mut items) = (wanted, BTreeMap::new());
         let (mut line, mut number, mut bytes) = (Vec::new(), 0_u64, 0_u64);
         loop {
             line.clear();
@@ -114,14 +114,14 @@ impl Checksums {
             ensure!(digest.is_none_or(|digest| digest == found), "line {number}: another kind of digest than before");
             digest = Some(found);
             let expected = Expected::File(entry.digest);
-            if let Some(before) = files.insert(entry.path.clone(), expected.clone())
+            if let Some(before) = items.insert(entry.path.clone(), expected.clone())
                 && before != expected
             {
                 bail!("line {number}: {} has another digest in a line before", printable(&entry.path));
             }
         }
         let digest = digest.context("the list has no digest")?;
-        Ok(Self { digest, files, remarks: Vec::new() })
+        Ok(Self { digest, items, remarks: Vec::new() })
     }
 
     /// Kind of the list's digests, which the tree's files are to be compared by.
@@ -132,13 +132,13 @@ impl Checksums {
     /// Takes an item out of the list, a symbolic link or a file; returns what the list says of it, `None` if it has no
     /// such item.
     pub(super) fn take(&mut self, path: &[u8], is_link: bool) -> Option<Expected> {
-        let expected = self.files.get(path)?;
-        (matches!(expected, Expected::Link(_)) == is_link).then(|| self.files.remove(path)).flatten()
+        let expected = self.items.get(path)?;
+        (matches!(expected, Expected::Link(_)) == is_link).then(|| self.items.remove(path)).flatten()
     }
 
     /// Paths of the items that were not taken, in order.
     pub(super) fn left(&self) -> impl Iterator<Item = &[u8]> {
-        self.files.keys().map(Vec::as_slice)
+        self.items.keys().map(Vec::as_slice)
     }
 }
 

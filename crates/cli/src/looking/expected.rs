@@ -1,8 +1,8 @@
-//! What a list of digests, or a receipt, says of an item.
+//! Contents that an item should have, by a list of digests or a receipt.
 
 use std::sync::Arc;
 
-/// What a list says of an item.
+/// Contents that an item of a list should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
     /// A regular file with this digest.

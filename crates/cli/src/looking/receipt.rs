@@ -30,7 +30,7 @@ pub(super) struct Receipt {
     ended: String,
 }
 
-/// What the lines of a receipt say of contents.
+/// Contents of files and links, as the lines of a receipt tell of them.
 #[derive(Default)]
 struct Contents {
     items: BTreeMap<Vec<u8>, Expected>,
@@ -74,8 +74,9 @@ impl Contents {
             alike.into_iter().map(|(version, digests)| (version, digests.into())).collect();
         for (path, version) in further {
             match alike.get(&version) {
+                // What a line of its own says of a name is more.
                 Some(digests) => {
-                    items.insert(path, Expected::OneOf(Arc::clone(digests)));
+                    items.entry(path).or_insert_with(|| Expected::OneOf(Arc::clone(digests)));
                 }
                 None => without_digest += 1,
             }

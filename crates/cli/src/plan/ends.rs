@@ -41,7 +41,7 @@ pub(super) fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions 
     }
 }
 
-/// What is preserved besides the data. A device gets zeros in place of holes.
+/// Metadata that is preserved besides the data. A device gets zeros in place of holes.
 fn preserve(arguments: &CopyArguments) -> Preserve {
     Preserve { sparse: arguments.preserve.sparse && !arguments.write_device, ..arguments.preserve }
 }

@@ -35,7 +35,7 @@ fn device_of(site: &Site, name: &str, bytes: u64) -> Option<LoopDevice> {
     Some(device)
 }
 
-/// What the device has, past every cache of its node.
+/// Contents of the device, past every cache of its node.
 fn contents(device: &LoopDevice) -> Vec<u8> {
     let file = File::open(device.node()).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();

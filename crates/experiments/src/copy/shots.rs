@@ -54,7 +54,7 @@ const PAUSE: Span = Span::from_secs(4);
 /// Sizes of a shot's files, from the smallest to the largest: evenly spread in their logarithm.
 const SMALLEST: f64 = 16.0 * 1024.0;
 const LARGEST: f64 = 64.0 * 1024.0 * 1024.0;
-/// What the writer hands to the kernel at a time.
+/// Length in bytes of each write.
 const PIECE: usize = 256 << 10;
 /// Random bytes from which all files are written, each from a place of its own.
 const NOISE: usize = 16 << 20;
@@ -63,7 +63,7 @@ const END: &str = "end";
 /// Step of the plots.
 const STEP: Span = Span::from_millis(100);
 
-/// What the writer writes: shots of files, of these sizes.
+/// Case of the scenario: shots that are written, each of files of these sizes.
 struct Case {
     name: &'static str,
     shots: Vec<Vec<ByteCount>>,
@@ -142,7 +142,7 @@ struct Durable {
     bytes: u64,
 }
 
-/// What the writer has done.
+/// Times at which the writer has written.
 #[derive(Default)]
 struct Written {
     /// Bytes written so far, at times in steps.
@@ -186,7 +186,6 @@ fn follow(
             // It has ended without a connection.
             Err(_) => Ok(Written::default()),
         });
-        let connected = connected;
         let ended =
             bounded::run(&mut command(bench, &lab, source, &destination, scratch)?, Span::from_secs(600), |line| {
                 match serde_json::from_str(line) {

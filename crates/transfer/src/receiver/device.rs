@@ -9,7 +9,7 @@ use icdc_units::ByteCount;
 
 use super::failure::{self, Failure};
 
-/// What follows from the state of a device until a run has ended with success.
+/// State of a device until a run has ended with success, and the remedy, for messages.
 const INCONSISTENT: &str =
     "the device may have parts of its old and of its new contents until a run succeeds: run the same command again";
 

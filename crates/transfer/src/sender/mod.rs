@@ -226,7 +226,7 @@ fn send(
     Ok(Sent { counts, tree, only })
 }
 
-/// How the connections of a session with these options send.
+/// Manner in which the connections of a session with these options send.
 #[must_use]
 pub fn manner(options: &SendOptions) -> SendingManner<'_> {
     SendingManner { congestion: options.congestion.as_deref(), background: options.background }
