@@ -69,7 +69,6 @@ mod reporting;
 mod route;
 mod rsync;
 mod rules;
-mod schedule;
 mod serve;
 mod shards;
 mod signals;

@@ -30,6 +30,7 @@ use icdc_client::{CopyOptions, Location, ReceiptFile};
 use icdc_filter::Rule;
 use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_SOURCES};
 use icdc_protocol::message::SendOptions;
+use icdc_schedule::RateSchedule;
 use icdc_transfer::{NameList, UserCeiling};
 
 use self::connection::connection;
@@ -41,7 +42,6 @@ use self::refusals::{
 };
 use crate::applies::Hosts;
 use crate::arguments::{CopyArguments, ReportingArguments};
-use crate::schedule::RateSchedule;
 use crate::{choosing, listed, reporting};
 
 /// Meaning of an `icdc copy` command line: sources, destination, options, and how the run is shown.

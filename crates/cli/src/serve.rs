@@ -6,15 +6,18 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use clap::FromArgMatches as _;
 use icdc_daemon::{
     AuditConfig, AuditPlace, Inheritance, Listeners, Notice, Observers, OperatorRequests, Prepared, ServeConfig,
 };
+use icdc_schedule::RateSchedule;
 use icdc_session_process::AllowedCongestion;
 use icdc_stop::StopSignal;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 
-use crate::arguments::ServeArguments;
+use crate::arguments::{self, Arguments, Command, ServeArguments};
+use crate::config::{self, ApplyError};
 use crate::console::Console;
 use crate::keygen::file_or_default;
 use crate::{exit, logs, reporting, signals};
@@ -49,6 +52,8 @@ pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Resul
             paths.authorized_keys
         })?,
         identity: file_or_default(arguments.identity, "--identity", |paths| paths.identity)?,
+        max_rate: arguments.max_rate,
+        reread_max_rate,
         congestion: AllowedCongestion::Named(arguments.allow_cc),
         audit,
         metrics: arguments.metrics,
@@ -85,6 +90,22 @@ fn listeners(is_successor: bool) -> anyhow::Result<Listeners> {
     }
     let passed = icdc_tcp::passed_listeners();
     Ok(if passed.is_empty() { Listeners::Own } else { Listeners::Passed(passed) })
+}
+
+/// The limit of the rate as command line, files and variables have it now.
+fn reread_max_rate() -> Result<Option<RateSchedule>, String> {
+    let definition = arguments::command();
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let line = |error: clap::Error| error.to_string();
+    let matches = definition.clone().try_get_matches_from(&words).map_err(line)?;
+    let (matches, _) = config::apply(definition, matches, words.into_iter()).map_err(|error| match error {
+        ApplyError::Settings(error) => format!("{error:#}"),
+        ApplyError::CommandLine(error) => line(error),
+    })?;
+    match Arguments::from_arg_matches(&matches).map_err(line)?.command {
+        Command::Serve(arguments) => Ok(arguments.max_rate),
+        _ => Err("the command line is not that of a daemon".to_owned()),
+    }
 }
 
 /// Command line of the next daemon: this one's, with the program file that is installed now.

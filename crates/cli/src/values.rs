@@ -52,9 +52,6 @@ pub(crate) struct DaemonAddress {
     pub(crate) port: u16,
 }
 
-/// Least rate limit that is accepted, at which a transfer still makes sense; also what the wire
-/// pacer starts from.
-const LEAST_RATE: Rate = Rate::from_bits_per_second(8_000);
 /// Least size of the receiver's ring: fewer blocks would stall the pipeline of reading, hashing and
 /// writing.
 const LEAST_RING: ByteCount = ByteCount::from_mib(16);
@@ -74,14 +71,7 @@ const LONGEST_PAUSE: Span = Span::from_secs(86_400);
 
 /// Reads a rate limit, or `auto`; an error says what is accepted.
 pub(crate) fn ceiling(text: &str) -> Result<Ceiling, String> {
-    if text == "auto" {
-        return Ok(Ceiling(None));
-    }
-    let rate: Rate = text.parse().map_err(|error| format!("{error}"))?;
-    if rate < LEAST_RATE {
-        return Err(format!("the least rate is {LEAST_RATE}; write auto for no ceiling"));
-    }
-    Ok(Ceiling(Some(rate)))
+    icdc_schedule::rate_or_auto(text).map(Ceiling)
 }
 
 /// Reads a number of connections, or `auto`; an error says what is accepted.

@@ -18,7 +18,7 @@ enum Unsafe {
 use Unsafe::{ForTheKernel, Forbidden};
 
 /// Name, floor, and use of unsafe code.
-const CRATES: [(&str, u8, Unsafe); 40] = [
+const CRATES: [(&str, u8, Unsafe); 41] = [
     ("icdc", 8, Forbidden),
     ("icdc-daemon", 7, Forbidden),
     ("icdc-session-process", 6, Forbidden),
@@ -56,6 +56,7 @@ const CRATES: [(&str, u8, Unsafe); 40] = [
     ("icdc-protocol", 1, Forbidden),
     ("icdc-rate", 1, Forbidden),
     ("icdc-record", 1, Forbidden),
+    ("icdc-schedule", 1, Forbidden),
     ("icdc-scheduler", 1, Forbidden),
     ("icdc-filter", 0, Forbidden),
     ("icdc-units", 0, Forbidden),

@@ -177,7 +177,7 @@ impl PipelineResult {
             retransmitted_segments: account.retransmitted_segments(),
             congestion: account.congestion(),
             limited_by: account.limited_by(),
-            max_rate: account.max_rate(),
+            max_rate: account.last_max_rate(),
             interrupted,
         }
     }

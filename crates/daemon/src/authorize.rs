@@ -31,7 +31,7 @@ pub(crate) fn authorize(request: &Request, granted: &Granted) -> Result<(), Refu
         job if diskless(job).is_some() => true,
         Job::Measure(_) | Job::Drive(_) | Job::DriveKey if !granted.unlimited => {
             let reason = format!(
-                "this key may not {}: its rate or bytes are limited, and these limits would not apply",
+                "this key may not {}: its rate or bytes are limited there, and these limits would not apply",
                 job_name(&request.job)
             );
             return Err(Refusal::new(RefusalKind::NotAllowed, reason));

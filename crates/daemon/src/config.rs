@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use icdc_schedule::RateSchedule;
 use icdc_scitags::Marker;
 use icdc_session_process::AllowedCongestion;
 
@@ -27,6 +28,10 @@ pub struct ServeConfig {
     pub authorized_keys: PathBuf,
     /// Path of the file with the daemon's own key.
     pub identity: PathBuf,
+    /// Limit of the rate of all sessions together, both directions counted; `None` for no limit.
+    pub max_rate: Option<RateSchedule>,
+    /// Reads that limit again, for a reload; the error is for the log.
+    pub reread_max_rate: fn() -> Result<Option<RateSchedule>, String>,
     /// Congestion control that clients may ask for by name.
     pub congestion: AllowedCongestion,
     /// Destination of the audit log; `None` for no log.
@@ -56,7 +61,7 @@ pub enum Listeners {
 /// has carried out.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorRequests {
-    /// Read identity and authorized keys again, and open the audit log again.
+    /// Read identity, authorized keys and the limit of the rate again, and open the audit log again.
     pub reload: Arc<AtomicBool>,
     /// Accept no more connections, and end with the last session.
     pub drain: Arc<AtomicBool>,

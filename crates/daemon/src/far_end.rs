@@ -168,6 +168,7 @@ fn granted(home: PathBuf) -> Granted {
         rights: Rights {
             access: Access::ReadWrite,
             max_rate: None,
+            highest_rate: None,
             root: Root::Unconfined { home },
             congestion: AllowedCongestion::Any,
         },

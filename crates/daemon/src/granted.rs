@@ -11,7 +11,8 @@ use crate::admission::revocation::SessionHandle;
 /// Requests that the holder of a key may make, and the user that serves it.
 #[derive(Clone, Debug)]
 pub(crate) struct Granted {
-    /// Rights of each session of the key.
+    /// Rights of each session of the key; the share of a limit of the rate that a session has as it
+    /// begins is not among them yet.
     pub(crate) rights: Rights,
     /// Jobs that the holder may ask for.
     pub(crate) scope: Scope,

@@ -102,6 +102,7 @@ impl Prepared {
         };
         let admission = Admission::open(&config.authorized_keys, root, config.congestion.clone())
             .map_err(ServeError::AuthorizedKeys)?;
+        admission.set_limit(config.max_rate.clone());
         let (listeners, mut inheritance) = match std::mem::take(&mut config.listeners) {
             Listeners::Own => (vec![icdc_tcp::listen_at(config.listen, receive_buffer())?], None),
             Listeners::Passed(listeners) => {

@@ -16,6 +16,7 @@ use icdc_trust::{Identity, PublicKey, server_config};
 use icdc_units::{ByteCount, Span, Time, hexadecimal};
 
 use crate::admission::refusal_log_limit::{RefusedByKey, RefusedLines};
+use crate::admission::revocation::SessionHandle;
 use crate::admission::{Admission, Denied, reason_of};
 use crate::audit::{Audit, Line};
 use crate::authorize::job_name;
@@ -135,7 +136,8 @@ impl Daemon {
         Self { tls, identity, admission, sessions, workers, refused, refused_by_key, audit, metrics, ended }
     }
 
-    /// Reads identity and authorized keys again; if one cannot be read, the old one is kept.
+    /// Reads identity, authorized keys and the limit of the rate again; of what cannot be read, the old
+    /// one is kept.
     pub(crate) fn reload(&self, config: &ServeConfig, now: Time) {
         let identity = Identity::load(&config.identity).inspect_err(|error| {
             tracing::error!("the identity cannot be read, and the old one is kept: {error}");
@@ -143,7 +145,13 @@ impl Daemon {
         let keys = self.admission.reload(now).inspect_err(|error| {
             tracing::error!("new clients are refused until this is repaired, and running sessions continue: {error}");
         });
-        self.metrics.reloaded(identity.is_ok() && keys.is_ok());
+        let limit = (config.reread_max_rate)().inspect_err(|error| {
+            tracing::error!("the limit of the rate of all sessions stays as it was: {error}");
+        });
+        self.metrics.reloaded(identity.is_ok() && keys.is_ok() && limit.is_ok());
+        if let Ok(limit) = limit {
+            self.admission.set_limit(limit);
+        }
         if let Ok(identity) = identity {
             *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls_of(&identity);
             *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(identity);
@@ -288,9 +296,11 @@ impl Runner for Client<'_> {
             }
         };
         let reserve = |bytes| granted.handle.as_ref().map_or(Ok(ByteCount::MAX), |handle| handle.reserve(bytes));
+        let limit = || granted.handle.as_ref().and_then(SessionHandle::limit);
         let notary = self.notary(&session);
         let notary = notary.as_ref().map(|notary| notary as &dyn Notary);
-        let observer = SessionObserver { progress: &progress, carried: &carried, reserve: &reserve, notary };
+        let observer =
+            SessionObserver { progress: &progress, carried: &carried, limit: &limit, reserve: &reserve, notary };
         self.daemon.workers.run(session, observer)
     }
 }

@@ -22,7 +22,7 @@ use icdc_session_process::{Done, Ended, Registered, Rights, refuse};
 use icdc_stop::{ChildProcess, StopSignal};
 use icdc_tcp::clock;
 use icdc_transfer::{FurtherLink, Notary};
-use icdc_units::{ByteCount, Span};
+use icdc_units::{ByteCount, Rate, Span};
 
 use crate::granted::Granted;
 use crate::privileged_helper::{self, Provided};
@@ -32,6 +32,9 @@ use crate::request::Session;
 const FAREWELL: Span = Span::from_secs(5);
 /// Interval at which the bytes that a session's connections have carried are sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval of these samples while the rate of a session is limited: by them, its share of the limit
+/// follows who is active.
+const LIMITED_INTERVAL: Duration = Duration::from_millis(150);
 /// Time limit for a session to make durable what it has, once it is asked to end.
 const SETTLE: Span = Span::from_secs(60);
 /// Time limit for a session to make durable what it has when its client has left and the session
@@ -40,16 +43,18 @@ const SETTLE_GONE: Span = Span::from_secs(600);
 /// Longest text that is accepted from a process, in bytes: a summary has a few kB.
 const MOST_TEXT: usize = 64 << 10;
 
-/// Callbacks of the supervisor of a running session: its progress, the bytes of its connections,
-/// payload to be reserved, and its receipt.
+/// Callbacks of the supervisor of a running session: its progress, the bytes of its connections, the
+/// limit of its rate, payload to be reserved, and its receipt.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionObserver<'a> {
     /// Called with the work that the process reports to have done so far, bounded by what its
     /// connections have carried.
     pub(crate) progress: &'a dyn Fn(Done),
-    /// Called twice a second with the number of bytes that the connections have carried, as TCP
-    /// counts them.
+    /// Called twice a second, or more often, with the number of bytes that the connections have
+    /// carried, as TCP counts them.
     pub(crate) carried: &'a dyn Fn(u64),
+    /// Limit of the session's rate at present; `None` for no limit, zero if nothing may flow.
+    pub(crate) limit: &'a dyn Fn() -> Option<Rate>,
     /// Reserves payload that is about to move: returns how much may move from now on, or the limit
     /// that is used up.
     pub(crate) reserve: &'a (dyn Fn(ByteCount) -> Result<ByteCount, String> + Sync),
@@ -93,7 +98,8 @@ impl Workers {
             reserve: observer.reserve,
             notary: observer.notary,
         };
-        let start = SessionStart { request, rights: granted.rights.clone(), link };
+        let rights = Rights { max_rate: (observer.limit)(), ..granted.rights.clone() };
+        let start = SessionStart { request, rights, link };
         let reported = supervised.supervise(start, registered, provided, observer);
         supervised.flows = None;
         let status = process.end();
@@ -196,10 +202,10 @@ impl Supervised {
                 }
             };
             let reported = match begun {
-                Ok(()) => {
+                Ok(limit) => {
                     // Its thread waits for just this.
                     let _ = has_begun.send(());
-                    self.follow(&registered.stop, observer)
+                    self.follow(&registered.stop, limit, observer)
                 }
                 Err(ended) => Some(ended),
             };
@@ -210,9 +216,10 @@ impl Supervised {
         })
     }
 
-    /// Gives the process its session with the first connection; the error is the end of a session
-    /// that the process does not take.
-    fn begin(&self, SessionStart { request, rights, link }: SessionStart) -> Result<(), Ended> {
+    /// Gives the process its session with the first connection; returns the limit of its rate as it
+    /// begins. The error is the end of a session that the process does not take.
+    fn begin(&self, SessionStart { request, rights, link }: SessionStart) -> Result<Option<Rate>, Ended> {
+        let limit = rights.max_rate;
         let HandedOver { state, socket, control: connection } =
             link.hand_over().map_err(|error| Ended::Cut(error.to_string()))?;
         self.mark(&connection);
@@ -221,7 +228,7 @@ impl Supervised {
             .send(&Instruction::Begin(Box::new(session)), Some(socket.as_fd()))
             .map_err(|error| Ended::Cut(format!("the session's process does not take the connection: {error}")))?;
         self.connections.add(connection);
-        Ok(())
+        Ok(limit)
     }
 
     /// Passes a further connection on to the process.
@@ -247,17 +254,18 @@ impl Supervised {
         }
     }
 
-    /// Receives the process's reports until the last one, which is returned, and passes on a
-    /// request to stop; `None` if the process ends without one, or not in time. No report is
-    /// believed beyond what the connections can have carried.
-    fn follow(&self, stop: &StopSignal, observer: SessionObserver<'_>) -> Option<Ended> {
+    /// Receives the process's reports until the last one, which is returned, and passes on changes
+    /// of the `limit` of its rate and a request to stop; `None` if the process ends without a last
+    /// report, or not in time. No report is believed beyond what the connections can have carried.
+    fn follow(&self, stop: &StopSignal, mut limit: Option<Rate>, observer: SessionObserver<'_>) -> Option<Ended> {
         let to_stop = Arc::clone(&self.control);
         // A process that does not take this is not waited for: its end of the channel is closed.
         let asked = move || drop(to_stop.send_at_once(&Instruction::Stop, None));
         let _stopped = stop.while_waiting(asked);
         let mut given_up = None;
         loop {
-            match self.control.receive_within::<Report>(SAMPLE_INTERVAL) {
+            let interval = if limit.is_some() { LIMITED_INTERVAL } else { SAMPLE_INTERVAL };
+            match self.control.receive_within::<Report>(interval) {
                 Ok(Received::Message(Report::Progress(done))) => (observer.progress)(self.bounded(done)),
                 Ok(Received::Message(Report::Ended(done, ended))) => {
                     (observer.progress)(self.bounded(done));
@@ -271,6 +279,10 @@ impl Supervised {
                 }
             }
             (observer.carried)(self.connections.bytes());
+            let now_limited = (observer.limit)();
+            if now_limited != limit && self.control.send(&Instruction::Limit(now_limited), None).is_ok() {
+                limit = now_limited;
+            }
             // One that is stopped, or hangs in a file system, is left behind.
             let now = clock::now();
             let patience = match stop.is_requested() {

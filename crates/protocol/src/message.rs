@@ -8,7 +8,7 @@
 //!                   CandidateAnswer* (of a mirror), Holes* (for a Basis)
 //! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Basis*, Resend*, Done*, Feedback*, UserCeiling*, Candidates* and Deletion* (of a mirror),
 //!                   Snapshot* (ahead of the last Deletion), Names* (for a NamesWanted), Receipt* (where one is asked for)
-//! either way        Left, Notice*, Ping, Interrupt, Abort
+//! either way        Left, KeyCeiling* (from a daemon), Notice*, Ping, Interrupt, Abort
 //! of a listing      List (see [`ListMessage`])
 //! of a change       Change (see [`ChangeMessage`])
 //! of a measurement  Measure (see [`crate::measure`])
@@ -172,7 +172,8 @@ pub enum Message {
     Sources(Vec<Source>),
 
     /// Limit on the rate of this session, by its key at this end. Follows
-    /// [`Accepted`](Self::Accepted), to an end that has [`Features::MAX_RATE`].
+    /// [`Accepted`](Self::Accepted), to an end that has [`Features::MAX_RATE`] and not
+    /// [`Features::KEY_CEILING`].
     MaxRate {
         /// The rate in bytes per second, not zero.
         bytes_per_second: u64,
@@ -250,6 +251,10 @@ pub enum Message {
     /// send no data until the next one. From an end that has requested the session, to a sender that
     /// has [`Features::USER_CEILING`].
     UserCeiling(Option<Rate>),
+    /// Limit that a daemon sets to the rate of this session from now on: `None` for none, zero if no data
+    /// may flow until the next one. Follows [`Accepted`](Self::Accepted), and each change, to an end that
+    /// has [`Features::KEY_CEILING`].
+    KeyCeiling(Option<Rate>),
 }
 
 impl Message {
@@ -339,6 +344,7 @@ impl Message {
             Self::Compressed(_) => "Compressed",
             Self::PassedReceipt(_) => "PassedReceipt",
             Self::UserCeiling(_) => "UserCeiling",
+            Self::KeyCeiling(_) => "KeyCeiling",
         }
     }
 }

@@ -107,6 +107,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Feedback(_) => ("Feedback", Ok(())),
         Message::Ping => ("Ping", Ok(())),
         Message::UserCeiling(_) => ("UserCeiling", Ok(())),
+        Message::KeyCeiling(_) => ("KeyCeiling", Ok(())),
         Message::Confirmed => ("Confirmed", Ok(())),
         Message::Left { connection, .. } => ("Left", job::further(*connection)),
         Message::Interrupt => ("Interrupt", Ok(())),

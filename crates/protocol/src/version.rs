@@ -197,6 +197,9 @@ impl Features {
     /// ([`SendOptions::copy_devices`](crate::message::SendOptions::copy_devices),
     /// [`ReceiveOptions::write_device`](crate::message::ReceiveOptions::write_device)).
     pub const DEVICES: Self = Self(1 << 18);
+    /// The end that requests takes changes of the limit of its key
+    /// ([`KeyCeiling`](crate::Message::KeyCeiling)).
+    pub const KEY_CEILING: Self = Self(1 << 19);
     /// The features of this release.
     pub const OURS: Self = Self(
         Self::DISKLESS.0
@@ -217,7 +220,8 @@ impl Features {
             | Self::COMPRESSION.0
             | Self::PASSED_RECEIPTS.0
             | Self::USER_CEILING.0
-            | Self::DEVICES.0,
+            | Self::DEVICES.0
+            | Self::KEY_CEILING.0,
     );
 
     /// The set of these bits, whatever they mean.

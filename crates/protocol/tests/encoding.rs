@@ -62,6 +62,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Refused", "c2a94cc6"),
         ("Left", "93d7c101"),
         ("MaxRate", "db3edbb5"),
+        ("KeyCeiling", "00000000"),
         ("Notice", "dbe539f3"),
         ("Ping", "f6e2645d"),
         ("Interrupt", "1b2cb006"),
@@ -545,6 +546,8 @@ fn either_way() -> Vec<Message> {
     let rest = vec![
         Message::Left { connection: 3, frames: 1 << 33 },
         Message::MaxRate { bytes_per_second: 1_000_000 },
+        Message::KeyCeiling(None),
+        Message::KeyCeiling(Some(Rate::from_bits_per_second(8_000_000))),
         Message::Notice(Notice {
             kind: NoticeKind::TimeNotKept,
             count: 300,

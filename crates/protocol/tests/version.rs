@@ -116,6 +116,7 @@ fn unknown_features_mean_nothing() {
         Features::COMPRESSION,
         Features::PASSED_RECEIPTS,
         Features::USER_CEILING,
+        Features::KEY_CEILING,
         Features::DEVICES,
     ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);

@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::bundle::{Bundle, Member, Number, Owed};
-use crate::ceilings::{Ceilings, Limit};
+use crate::ceilings::{Ceilings, Limit, Limiter};
 use crate::disk_ceiling::{self, RingState};
 use crate::path_ceiling::{Reason, State};
 use crate::processors::{self, Processors};
@@ -193,33 +193,41 @@ pub struct Controller {
     /// Time at which processors and last blocks are checked next.
     next_watch: Time,
     last_blocks: LastBlocks,
-    /// Whether the user lets nothing be sent at present.
-    paused: bool,
+    /// Whether the key lets nothing be sent at present.
+    key_pauses: bool,
+    /// Who lets nothing be sent at present; `None` if data may flow.
+    paused: Option<Limiter>,
 }
 
 impl Controller {
     /// A controller at the beginning of a transfer.
     #[must_use]
-    pub fn new(mode: Mode, setup: Setup, ceilings: Ceilings) -> Self {
+    pub fn new(mode: Mode, setup: Setup, mut ceilings: Ceilings) -> Self {
+        let key_pauses = ceilings.key.take_if(|key| key.is_zero()).is_some();
         let processors = Processors::new(setup.processors);
         let (connections, set) = (vec![FIRST], BTreeMap::new());
         let last_blocks = LastBlocks::default();
         let next_watch = Time::ORIGIN;
-        Self { setup, mode, ceilings, processors, connections, set, next_watch, last_blocks, paused: false }
+        let paused = None;
+        Self { setup, mode, ceilings, processors, connections, set, next_watch, last_blocks, key_pauses, paused }
     }
 
-    /// Lowers the ceiling of the key to this rate, at once; a bundle applies it at its next update. A
-    /// higher one changes nothing: a client of a daemon that sends could else lift the limit of its
-    /// own key.
-    pub fn lower_key_ceiling(&mut self, rate: Rate) -> Vec<Action> {
-        self.ceilings.key = Some(self.ceilings.key.map_or(rate, |key| key.min(rate)));
+    /// Sets the ceiling of the key, `None` for none, at once; a bundle applies it at its next update.
+    /// With one of zero the transfer is paused from the next tick on, as by the
+    /// [user's](Observed::user).
+    pub fn set_key_ceiling(&mut self, rate: Option<Rate>) -> Vec<Action> {
+        self.key_pauses = rate == Some(Rate::ZERO);
+        if self.key_pauses {
+            return Vec::new();
+        }
+        self.ceilings.key = rate;
         self.share_out()
     }
 
-    /// Ceiling of the key; `None` for none.
+    /// Ceiling of the key; `None` for none, zero if it lets nothing be sent.
     #[must_use]
     pub fn key_ceiling(&self) -> Option<Rate> {
-        self.ceilings.key
+        if self.key_pauses { Some(Rate::ZERO) } else { self.ceilings.key }
     }
 
     /// Adds a connection, before it sends; returns the changes of the connections' ceilings.
@@ -235,12 +243,17 @@ impl Controller {
     pub fn on_tick(&mut self, now: Time, observed: Observed<'_>) -> Ticked {
         let Observed { connections, ring, pending, user } = observed;
         let mut actions = Vec::new();
-        self.paused = user == Some(Rate::ZERO);
-        if !self.paused {
+        let user_pauses = user == Some(Rate::ZERO);
+        if !user_pauses {
             self.ceilings.user = user;
         }
-        // What waits for the user shows nothing of the path or the processors.
-        let blocks_wait = pending.blocks_wait && !self.paused;
+        self.paused = match (self.key_pauses, user_pauses) {
+            (true, _) => Some(Limiter::Key),
+            (false, true) => Some(Limiter::User),
+            (false, false) => None,
+        };
+        // What waits in a pause shows nothing of the path or the processors.
+        let blocks_wait = pending.blocks_wait && self.paused.is_none();
         let first = connections.iter().find(|info| info.number == FIRST).and_then(|info| info.tcp);
         actions.extend(self.on_ring(ring, first.map_or(Span::ZERO, |tcp| tcp.round_trip)));
         self.connections = connections.iter().map(|info| info.number).collect();
@@ -264,7 +277,7 @@ impl Controller {
         };
         if now >= self.next_watch {
             self.next_watch = now + TICK;
-            if !self.paused {
+            if self.paused.is_none() {
                 self.watch(now, pending, &mut actions);
             }
         }
@@ -332,10 +345,10 @@ impl Controller {
 
     /// Whether a connection should take a frame of this length while `unsent` are left to be sent:
     /// the transfer ends with its slowest connection. Always true but in [`Mode::Bundle`], and while
-    /// the user [pauses](Observed::user) the transfer.
+    /// the transfer is [paused](Self::paused_by).
     #[must_use]
     pub fn takes(&self, number: Number, frame: ByteCount, unsent: ByteCount) -> bool {
-        if self.paused {
+        if self.paused.is_some() {
             return false;
         }
         match &self.mode {
@@ -369,9 +382,10 @@ impl Controller {
         Some(Limit { rate: self.set.get(&FIRST).copied().flatten()?, limiter })
     }
 
-    /// Whether the user lets nothing be sent at present.
+    /// Who lets nothing be sent at present, the user or the operator for the key; `None` if data may
+    /// flow.
     #[must_use]
-    pub fn is_paused(&self) -> bool {
+    pub fn paused_by(&self) -> Option<Limiter> {
         self.paused
     }
 

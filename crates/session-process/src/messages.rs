@@ -36,6 +36,8 @@ pub enum Instruction {
     Data(Vec<u8>),
     /// Make durable what has arrived, and end.
     Stop,
+    /// Keep to this limit of the rate from now on; `None` for no limit, zero if nothing may flow.
+    Limit(Option<Rate>),
 }
 
 /// A session, as it is handed to its process.

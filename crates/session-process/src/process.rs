@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use icdc_limits::thread::start;
 use icdc_link::{Link, LinkControl};
 use icdc_measure::{Arrived, Expected};
-use icdc_protocol::message::{Refusal, RefusalKind};
+use icdc_protocol::message::{Job, Refusal, RefusalKind};
 use icdc_stop::StopSignal;
 use icdc_transfer::FurtherLink;
-use icdc_units::Span;
+use icdc_units::{Rate, Span};
 use thiserror::Error;
 
 use crate::channel::Channel;
@@ -19,7 +19,7 @@ use crate::confinement::confine;
 use crate::messages::{Instruction, Report, Session};
 use crate::privileged_helper::{DaemonHelper, Reserve};
 use crate::receipt::DaemonNotary;
-use crate::run::{RunningSession, refuse, run_session};
+use crate::run::{RunningSession, refuse, run_session, socket_rate};
 use crate::sessions::{Part, Sessions};
 use crate::user::become_user;
 use crate::work::{Done, Work};
@@ -84,6 +84,7 @@ fn serve(
     socket: OwnedFd,
 ) -> Result<(), SessionProcessError> {
     let (stop, work) = (StopSignal::new(), Arc::new(Work::begin()));
+    work.account.set_max_rate(rights.max_rate);
     work.account.set_quota(Box::new(Reserve::new(daemon)));
     let announce = Arc::clone(daemon);
     let measurements = Expected::announcing(move |proofs| announce.expect(proofs));
@@ -102,8 +103,10 @@ fn serve(
     };
     let listener = {
         let (control, sessions, connections) = (Arc::clone(&control), sessions.clone(), connections.clone());
-        let (transfer, stop) = (request.transfer, stop.clone());
-        move || follow_instructions(&control, (&sessions, &connections), transfer, &stop)
+        let paces = matches!(request.job, Job::List(_));
+        let instructed = Instructed { sessions, connections, transfer: request.transfer, stop: stop.clone(), paces };
+        let work = Arc::clone(&work);
+        move || follow_instructions(&control, &instructed, &work)
     };
     let over = StopSignal::new();
     let reporter = {
@@ -130,14 +133,9 @@ fn serve(
 
 /// Carries out the daemon's instructions until the channel ends, and then ends this process: the
 /// daemon is gone, or has nothing to do with this session any more.
-fn follow_instructions(
-    control: &Channel,
-    (sessions, connections): (&Sessions, &Connections),
-    transfer: [u8; 16],
-    stop: &StopSignal,
-) {
+fn follow_instructions(control: &Channel, instructed: &Instructed, work: &Work) {
     while let Ok(Some((instruction, socket))) = control.receive::<Instruction>() {
-        obey(instruction, socket, (sessions, connections), transfer, stop);
+        obey(instruction, socket, instructed, work);
     }
     std::process::exit(ORPHANED);
 }
@@ -169,26 +167,37 @@ impl Connections {
         controls.iter().map(|control| (control.received() + control.delivered()).as_u64()).sum()
     }
 
+    /// Sets the rate at which each connection sends at most; `None` for no limit.
+    fn set_rate(&self, limit: Option<Rate>) {
+        let controls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        controls.iter().for_each(|control| control.set_rate(limit));
+    }
+
     /// Forgets the connections: those that nothing else holds are closed in order.
     fn forget(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
-/// Carries out one instruction of the daemon: a further connection, a data connection of a
-/// measurement, or a stop.
-fn obey(
-    order: Instruction,
-    socket: Option<OwnedFd>,
-    (sessions, connections): (&Sessions, &Connections),
+/// What the daemon's instructions are about.
+struct Instructed {
+    sessions: Sessions,
+    connections: Connections,
     transfer: [u8; 16],
-    stop: &StopSignal,
-) {
+    stop: StopSignal,
+    /// Whether the sockets are paced at the limit, and not by the session itself.
+    paces: bool,
+}
+
+/// Carries out one instruction of the daemon: a further connection, a data connection of a
+/// measurement, another limit, or a stop.
+fn obey(order: Instruction, socket: Option<OwnedFd>, instructed: &Instructed, work: &Work) {
+    let Instructed { sessions, connections, transfer, stop, paces } = instructed;
     match (order, socket) {
         (Instruction::Join { number, link }, Some(socket)) => match Link::take_over(link, socket) {
             Ok(link) => {
                 connections.add(&link.control);
-                if let Err((link, refusal)) = sessions.join(transfer, FurtherLink { number, link }) {
+                if let Err((link, refusal)) = sessions.join(*transfer, FurtherLink { number, link }) {
                     refuse(link, refusal);
                 }
             }
@@ -198,6 +207,12 @@ fn obey(
             sessions.measurements.hand_on(Arrived { stream: socket.into(), said });
         }
         (Instruction::Stop, _) => stop.request(),
+        (Instruction::Limit(limit), _) => {
+            work.account.set_max_rate(limit);
+            if *paces {
+                connections.set_rate(socket_rate(limit));
+            }
+        }
         (order, _) => tracing::debug!("an order that means nothing now: {order:?}"),
     }
 }

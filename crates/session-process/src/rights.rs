@@ -18,8 +18,11 @@ pub const MAY_NOT_REMOVE: &str =
 pub struct Rights {
     /// Access that the key allows: reading, writing, or both.
     pub access: Access,
-    /// Ceiling of the session's rate; `None` for no ceiling.
+    /// Limit of the session's rate as it begins, its share of those of its key and of the daemon;
+    /// `None` for no limit, zero if nothing may flow at that time.
     pub max_rate: Option<Rate>,
+    /// The highest limit that it can get; `None` for none.
+    pub highest_rate: Option<Rate>,
     /// Directory beneath which the session's paths are resolved.
     pub root: Root,
     /// Congestion control that the session may ask for.
@@ -30,7 +33,7 @@ impl Rights {
     /// Limits that the session sets to its receiving end.
     pub fn allowed(&self) -> Allowed {
         let conceals = !self.access.reads();
-        Allowed { drop_box: self.access.drop_box(), max_rate: self.max_rate, conceals }
+        Allowed { drop_box: self.access.drop_box(), conceals }
     }
 }
 

@@ -15,6 +15,7 @@ use icdc_session::SessionError;
 use icdc_transfer::sender::{self, SendingLink};
 use icdc_transfer::{Account, EventSink, Notary, Run, receiver, summary};
 use icdc_tuning::{SendingManner, Tuned};
+use icdc_units::Rate;
 
 use icdc_client::Scratch;
 
@@ -91,7 +92,7 @@ fn list(link: Link, request: &ListRequest, session: RunningSession<'_>) -> Resul
         tracing::info!(peer = %link.control.peer(), "{error}");
     }
     if rights.max_rate.is_some() {
-        link.control.set_rate(rights.max_rate);
+        link.control.set_rate(socket_rate(rights.max_rate));
     }
     icdc_listing::answer(link, &tree, request, &registered.stop)
 }
@@ -132,18 +133,31 @@ fn run_transfer(
         }
     };
     link.outlet.send(Message::Accepted(Features::OURS).into()).map_err(SessionError::of_link)?;
-    if let Some(limit) = rights.max_rate {
-        work.account.note_max_rate(limit);
-        if features.has(Features::MAX_RATE) {
-            let bytes_per_second = limit.as_bytes_per_second().max(1);
-            link.outlet.send(Message::MaxRate { bytes_per_second }.into()).map_err(SessionError::of_link)?;
-        }
+    if let Some(message) = told_limit(work.account.announce_max_rate(), rights, features) {
+        link.outlet.send(message.into()).map_err(SessionError::of_link)?;
     }
     link.outlet.flush().map_err(SessionError::of_link)?;
     match job {
         Transfer::Receive { destination, options } => receive(link, &tree, (&destination, &options, features), session),
         Transfer::Send { sources, options } => send(link, &tree, (&sources, options, features), session),
     }
+}
+
+/// Message by which an end with these features is told of the session's limit as it begins; `None` if
+/// there is none, or it takes no such message. One that takes no changes is told the highest limit.
+fn told_limit(limit: Option<Rate>, rights: &Rights, features: Features) -> Option<Message> {
+    match (limit, rights.highest_rate) {
+        (Some(limit), _) if features.has(Features::KEY_CEILING) => Some(Message::KeyCeiling(Some(limit))),
+        (_, Some(highest)) if features.has(Features::MAX_RATE) => {
+            Some(Message::MaxRate { bytes_per_second: highest.as_bytes_per_second().max(1) })
+        }
+        _ => None,
+    }
+}
+
+/// Limit as a socket keeps it: the least there is where nothing may flow.
+pub(crate) fn socket_rate(limit: Option<Rate>) -> Option<Rate> {
+    limit.map(|limit| limit.max(Rate::from_bytes_per_second(1)))
 }
 
 /// Receives files over the link into `destination`.

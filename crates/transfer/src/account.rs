@@ -27,6 +27,8 @@ struct Sums {
     stages: BTreeMap<String, u64>,
     congestion: String,
     max_rate: Option<Rate>,
+    announced_max_rate: Option<Rate>,
+    told_max_rate: Option<Rate>,
     place: Option<SourcePosition>,
     compressed: (u64, u64),
     uncompressed: Option<Uncompressed>,
@@ -111,17 +113,43 @@ impl Account {
         self.sums.lock().expect("no panic while sums are kept").congestion.clone()
     }
 
-    /// Notes the limit that a daemon sets to the rate of the key in use. The first one stays,
-    /// whatever a client of the daemon says of it.
-    pub fn note_max_rate(&self, limit: Rate) {
-        self.sums.lock().expect("no panic while sums are kept").max_rate.get_or_insert(limit);
+    /// Sets the limit that this end, as a daemon, sets to the rate of the session from now on; `None`
+    /// for no limit, zero if nothing may flow.
+    pub fn set_max_rate(&self, limit: Option<Rate>) {
+        self.sums.lock().expect("no panic while sums are kept").max_rate = limit;
     }
 
-    /// Limit that a daemon sets to the rate of the key in use; `None` where there is none, or it is
-    /// not known.
+    /// Limit that this end, as a daemon, sets to the rate of the session at present; `None` for no
+    /// limit.
     #[must_use]
     pub fn max_rate(&self) -> Option<Rate> {
         self.sums.lock().expect("no panic while sums are kept").max_rate
+    }
+
+    /// Limit at present, as it is now announced to the other end with the answer to its request.
+    pub fn announce_max_rate(&self) -> Option<Rate> {
+        let mut sums = self.sums.lock().expect("no panic while sums are kept");
+        sums.announced_max_rate = sums.max_rate;
+        sums.max_rate
+    }
+
+    /// The limit that was announced to the other end.
+    pub(crate) fn announced_max_rate(&self) -> Option<Rate> {
+        self.sums.lock().expect("no panic while sums are kept").announced_max_rate
+    }
+
+    /// Notes the limit that a daemon at the other end sets to the rate of the key in use; `None` for
+    /// none.
+    pub(crate) fn note_told_max_rate(&self, limit: Option<Rate>) {
+        self.sums.lock().expect("no panic while sums are kept").told_max_rate = limit;
+    }
+
+    /// The last limit that a daemon at either end has set to the rate of the key in use; `None` where
+    /// there is none, or it is not known. What this end sets counts, whatever the other one says.
+    #[must_use]
+    pub fn last_max_rate(&self) -> Option<Rate> {
+        let sums = self.sums.lock().expect("no panic while sums are kept");
+        sums.max_rate.or(sums.told_max_rate)
     }
 
     /// Notes whether the only source, a directory, became the destination itself or went into it.

@@ -219,6 +219,13 @@ impl Event {
         Self::Pace { ceiling_bps: pace.ceiling.map_or(0, Rate::as_bits_per_second), reason: pace.cause.into() }
     }
 
+    /// Event for a limit that a daemon at the other end sets to the key in use from now on, if it lets
+    /// nothing through.
+    pub(crate) fn of_key_ceiling(limit: Option<Rate>) -> Option<Self> {
+        let text = "the far end lets nothing through at present, by its limits over time; the copy goes on when they do";
+        (limit == Some(Rate::ZERO)).then(|| Self::Notice { text: text.to_owned() })
+    }
+
     /// Events for what the receiver has deleted, or why it has not.
     pub(crate) fn of_deletion(news: Deletion, dry_run: bool) -> Vec<Self> {
         match news {

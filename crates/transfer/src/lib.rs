@@ -41,6 +41,7 @@ mod special;
 mod stage_thread;
 mod stages;
 pub mod summary;
+mod told_limit;
 mod tree_remover;
 pub mod unfinished;
 mod user_ceiling;

@@ -88,7 +88,7 @@ fn complete(summary: Summary, only: Option<FileDigest>, account: &Account, recei
         verified: summary.errors == 0 && summary.taken_over_files == 0,
         read_back: receive.verify,
         limited_by: account.limited_by(),
-        max_rate_bps: account.max_rate().map_or(0, Rate::as_bits_per_second),
+        max_rate_bps: account.last_max_rate().map_or(0, Rate::as_bits_per_second),
         ..summary
     }
 }

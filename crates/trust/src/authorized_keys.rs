@@ -169,7 +169,7 @@ mod tests {
         };
         let full = of(",max-rate=1gbit,max-sessions=4,bytes-per-day=1TB,quota=10TB");
         let limits = Limits {
-            max_rate: "1gbit".parse().ok(),
+            max_rate: icdc_schedule::limit_schedule("1gbit").ok(),
             max_sessions: 4.try_into().ok(),
             bytes_per_day: "1TB".parse().ok(),
             quota: "10TB".parse().ok(),
@@ -228,6 +228,9 @@ mod tests {
             (format!("root=/a,from=dtn.example.org {good}"), "host names"),
             (format!("root=/a,max-rate=fast {good}"), "max-rate=fast"),
             (format!("root=/a,max-rate=0gbit {good}"), "allows nothing"),
+            (format!("root=/a,max-rate=\"mon 08:00-25:00=1gbit, else=auto\" {good}"), "\"25:00\" is no time of a day"),
+            (format!("root=/a,max-rate=\"mon=1gbit, mon=2gbit\" {good}"), "contradict each other"),
+            (format!("root=/a,max-rate=mon=1gbit,else=auto {good}"), "stand in quotes"),
             (format!("root=/a,max-sessions=0 {good}"), "a number from 1"),
             (format!("root=/a,quota=some {good}"), "quota=some"),
             (format!("root=/a,bytes-per-day=0B {good}"), "allows nothing"),

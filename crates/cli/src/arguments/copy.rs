@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use icdc_metrics::Gateway;
 use icdc_protocol::message::{Compress, Keep, MaxDelete, Preserve};
+use icdc_schedule::{RateSchedule, rate_schedule};
 use icdc_units::{ByteCount, Span};
 
 use super::choosing::CHOOSING;
 use super::{ChoosingArguments, ConnectionArguments, FollowingArguments, ReportingArguments};
 use crate::chmod::{ModeChanges, mode_changes};
 use crate::owner_rules::{OwnerRules, owner_rules};
-use crate::schedule::{RateSchedule, rate_schedule};
 use crate::values::{
     Congestion, Shard, Streams, compress, congestion, keep, max_delete, pause, preserve, ring, shard, streams,
 };

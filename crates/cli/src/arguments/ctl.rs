@@ -1,8 +1,8 @@
 //! `icdc ctl` as typed.
 
 use clap::{Args, Subcommand};
+use icdc_schedule::{RateSchedule, rate_schedule};
 
-use crate::schedule::{RateSchedule, rate_schedule};
 
 #[derive(Args, Debug)]
 #[command(

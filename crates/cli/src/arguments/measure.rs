@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use icdc_protocol::limits::MAX_STREAMS;
+use icdc_schedule::{RateSchedule, rate_schedule};
 use icdc_units::{ByteCount, Span};
 
 use super::ConnectionArguments;
-use crate::schedule::{RateSchedule, rate_schedule};
 use crate::values::{Congestion, amount, congestion, seconds, window};
 
 #[derive(Args, Debug)]

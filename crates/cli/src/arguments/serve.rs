@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use icdc_daemon::{AuditPlace, WhenFull};
+use icdc_schedule::{RateSchedule, limit_schedule};
 use icdc_units::ByteCount;
 
 use super::ReportingArguments;
@@ -20,7 +21,8 @@ use crate::values::{amount, listen_address};
         r, w, rw or drop-box (create new files, and nothing else); the default is r. user= is the system user that the sessions of \
         the key run as; if the daemon runs as root and the key may write, it is required. owner=keep lets the client set owners \
         and set-id bits. expires=2027-01-31 and from=\"10.0.0.0/8\" say until when and from which addresses the key is accepted. \
-        max-rate=1gbit, max-sessions=4, bytes-per-day=1TB and quota=10TB limit its use. The daemon watches the file: if a line is \
+        max-rate=1gbit, max-sessions=4, bytes-per-day=1TB and quota=10TB limit its use, max-rate=\"mon-fri 08:00-18:00=200mbit, \
+        else=1gbit\" by the time. The daemon watches the file: if a line is \
         removed or changed, or expires, the running transfers of its key end within a second. A transfer whose next data would \
         exceed bytes-per-day or quota fails, and its message names the limit.\n\n\
         Give the daemon's public key to its users. They add it with `icdc keygen --trust`.\n\n\
@@ -31,7 +33,7 @@ use crate::values::{amount, listen_address};
     after_long_help = concat!(
         "Signals:\n",
         "  SIGTERM, SIGINT  stop: interrupt running transfers so that they can be resumed\n",
-        "  SIGHUP           reload: read identity and authorized keys again, reopen the audit log\n",
+        "  SIGHUP           reload: read identity, authorized keys and max-rate again, reopen the audit log\n",
         "  SIGUSR1          drain: accept no more connections, and end with the last session\n",
         "  SIGUSR2          upgrade: start the program file as it is now, hand the listening sockets over,\n",
         "                   and end with the last session\n\n",
@@ -60,6 +62,11 @@ pub(crate) struct ServeArguments {
     /// Private key of the daemon [default: ~/.config/icdc/identity]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) identity: Option<PathBuf>,
+
+    /// Limit of the rate of all sessions together, both directions counted, such as 10gbit, or limits over time, as in
+    /// 'mon-fri 08:00-18:00=200mbit, else=2gbit'; 0 lets nothing through at that time [default: no limit]
+    #[arg(long, value_name = "RATE", value_parser = limit_schedule)]
+    pub(crate) max_rate: Option<RateSchedule>,
 
     /// Congestion control that clients may ask for by name (`--cc`), besides what the kernel allows any user. icdc's
     /// own algorithms are then loaded for them as eBPF

@@ -90,6 +90,7 @@ pub(crate) const SERVE: &[Setting] = &[
     setting("root", "ICDC_SERVE_ROOT", Form::Path, Concern::Daemon, SERVING, "\"/srv/data\""),
     setting("authorized-keys", "ICDC_SERVE_AUTHORIZED_KEYS", Form::Path, Concern::Daemon, SERVING, "\"/etc/icdc/authorized_keys\""),
     setting("identity", "ICDC_SERVE_IDENTITY", Form::Path, Concern::Daemon, SERVING, "\"/etc/icdc/identity\""),
+    setting("max-rate", "ICDC_SERVE_MAX_RATE", Form::Text, Concern::Daemon, SERVING, "\"10gbit\""),
     setting("allow-cc", "ICDC_SERVE_ALLOW_CC", Form::List, Concern::Daemon, SERVING, "[\"highspeed\", \"htcp\"]"),
     setting("audit", "ICDC_SERVE_AUDIT", Form::PathOr("journal"), Concern::Daemon, SERVING, "\"/var/log/icdc/audit.log\""),
     setting("audit-size", "ICDC_SERVE_AUDIT_SIZE", Form::Text, Concern::Daemon, SERVING, "\"100MB\""),

@@ -90,7 +90,7 @@ impl Recording {
         ];
         let optional = [
             ("Peak over 1 s", self.peak()),
-            ("The far end's max-rate of this key", some_rate(summary.max_rate_bps)),
+            ("The far end's limit", some_rate(summary.max_rate_bps)),
             ("Kept from before an interruption", some_bytes(summary.resumed_bytes)),
             ("Equal in the files that were replaced", some_bytes(summary.unchanged_bytes)),
             ("Taken over unread", some_bytes(summary.taken_over_bytes)),

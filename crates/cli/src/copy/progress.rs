@@ -425,7 +425,7 @@ mod tests {
     fn a_limit_of_the_key_is_named_with_its_rate() {
         let mut meter = Meter { scan_complete: true, ..Meter::default() };
         meter.add(&Sample { max_rate_bps: 8_000_000, ..sample(1.0, 250_000_000, 8_000_000, Stage::MaxRate) });
-        let told = "limited by the far end's max-rate of this key (8.00 Mbit/s)";
+        let told = "limited by the far end's limit (8.00 Mbit/s)";
         assert!(meter.text().ends_with(told), "{}", meter.text());
     }
 

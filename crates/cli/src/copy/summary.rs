@@ -165,7 +165,7 @@ pub(crate) fn limits(limited_by: &BTreeMap<String, f64>, max_rate_bps: u64) -> O
 /// to the rate of the key in use.
 pub(crate) fn limit(stage: &str, max_rate_bps: u64) -> String {
     match Stage::from_name(stage) {
-        Some(Stage::MaxRate) => format!("the far end's max-rate of this key ({})", megabits(max_rate_bps)),
+        Some(Stage::MaxRate) => format!("the far end's limit ({})", megabits(max_rate_bps)),
         _ => stage.replace('_', " "),
     }
 }

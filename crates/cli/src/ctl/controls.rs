@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use icdc_client::Location;
+use icdc_schedule::{RateSchedule, rate_schedule};
 use icdc_transfer::{Event, UserCeiling};
 use icdc_units::Rate;
 
@@ -10,7 +11,6 @@ use super::message::{Answer, Request, Status};
 use crate::applies::Hosts;
 use crate::console::Console;
 use crate::copy::output::CopyOutput;
-use crate::schedule::{RateSchedule, rate_schedule};
 
 /// Reason why the rate of a copy between two others cannot be changed.
 const BETWEEN_TWO: &str = "the data goes between two other hosts, where the rate cannot be changed; stop the copy and start it with another --rate";

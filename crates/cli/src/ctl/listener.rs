@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use icdc_schedule::until_next_minute;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
@@ -15,7 +16,6 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::controls::Controls;
 use super::message::{Request, receive, send};
 use super::place::{Bound, Place};
-use crate::schedule::until_next_minute;
 
 /// Time limit of a read or a write of a request: whoever asks sends it at once.
 const LIMIT: Duration = Duration::from_secs(2);

@@ -11,6 +11,7 @@ mod keys;
 mod operation;
 mod planted;
 mod proxies;
+mod rates;
 mod routes;
 mod ssh;
 mod sshd;

@@ -13,6 +13,7 @@ mod beside;
 pub(crate) mod neighbours;
 pub(crate) mod refusal_log_limit;
 pub(crate) mod revocation;
+mod shares;
 mod temporary;
 mod usage;
 mod usage_file;
@@ -24,6 +25,7 @@ use icdc_link::LinkControl;
 use icdc_metrics::RefusedReason;
 use icdc_protocol::TransferId;
 use icdc_protocol::message::{Refusal, RefusalKind, Transfer};
+use icdc_schedule::RateSchedule;
 use icdc_session_process::{AllowedCongestion, Ended, Rights, Root, User, may_become_others};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
@@ -123,6 +125,12 @@ impl Admission {
             neighbours: Neighbours::default(),
             failures: Mutex::default(),
         })
+    }
+
+    /// Sets the limit of the rate of all sessions together, which applies to those that run, too;
+    /// `None` for no limit.
+    pub(crate) fn set_limit(&self, limit: Option<RateSchedule>) {
+        self.connections.set_limit(limit);
     }
 
     /// The keys of the authorized keys file as they were last read; the file is not read now.
@@ -293,17 +301,19 @@ impl Admission {
         if let Some(reason) = unserved(grant) {
             return Err(reason);
         }
-        let limits = &grant.limits;
+        let (limits, of_all) = (&grant.limits, self.connections.limit());
+        let rates = || [&limits.max_rate, &of_all].into_iter().flatten().filter(|rate| rate.limits());
         Ok(Granted {
             rights: Rights {
                 access: grant.access,
-                max_rate: limits.max_rate,
+                max_rate: None,
+                highest_rate: rates().filter_map(RateSchedule::highest).min(),
                 root: Root::Granted { directory: grant.root.clone(), within: self.confined.clone() },
                 congestion: self.congestion.clone(),
             },
             scope: Scope::StandingKey,
             owners: grant.owners,
-            unlimited: limits.max_rate.is_none() && limits.bytes_per_day.is_none() && limits.quota.is_none(),
+            unlimited: rates().next().is_none() && limits.bytes_per_day.is_none() && limits.quota.is_none(),
             handle: None,
             acting: acting(grant.user.as_deref())?,
             label,
@@ -687,7 +697,7 @@ mod tests {
         for number in [1, 9] {
             let granted = grant_of(&admission, number).unwrap();
             assert_eq!(granted.rights.access, Access::DropBox { owner: *key(1).as_bytes() });
-            assert_eq!(granted.rights.allowed().max_rate, "1gbit".parse().ok());
+            assert_eq!(granted.rights.highest_rate, "1gbit".parse().ok());
         }
     }
 

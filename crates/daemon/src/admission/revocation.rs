@@ -1,5 +1,5 @@
 //! Connections that have been let in, each by the grant of one key: what ends them when that grant
-//! is gone, has expired or is used up, and how many sessions they make.
+//! is gone, has expired or is used up, how many sessions they make, and how fast each may be.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fmt;
@@ -9,12 +9,14 @@ use std::time::SystemTime;
 
 use icdc_link::LinkControl;
 use icdc_protocol::message::{Refusal, RefusalKind, TransferId};
+use icdc_schedule::RateSchedule;
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_trust::{AuthorizedKeys, Grant, PublicKey};
-use icdc_units::{ByteCount, Span, Time};
+use icdc_units::{ByteCount, Rate, Span, Time};
 
 use super::neighbours::{Number, Running};
+use super::shares::{LimitsNow, SessionId, Shares};
 use super::usage::Usage;
 use super::usage_file::UsageFile;
 
@@ -51,7 +53,11 @@ struct Talking {
     /// again.
     spent: VecDeque<(PublicKey, TransferId, String)>,
     /// Sessions at [daemons beside this one](super::neighbours), each with its standing key.
-    elsewhere: BTreeMap<Number, BTreeSet<(PublicKey, TransferId)>>,
+    elsewhere: BTreeMap<Number, BTreeSet<SessionId>>,
+    /// Limit of the rate of all sessions together; `None` for no limit.
+    limit: Option<RateSchedule>,
+    /// Shares of the sessions in this limit and those of their keys.
+    shares: Shares,
 }
 
 /// A connection that was admitted, with its key, its transfer and the bytes that it has moved.
@@ -129,6 +135,7 @@ impl Connections {
             (is_used_up && !is_within)
                 .then_some("the connection ends: its key has used up the bytes that its line in authorized_keys allows")
         });
+        self.state().share_out(wall, now);
     }
 
     /// Reserves `bytes` of payload for the session of a connection, and some ahead. Returns how
@@ -137,7 +144,7 @@ impl Connections {
     fn reserve(&self, number: u64, bytes: ByteCount, usage: &mut Usage, wall: SystemTime) -> Result<ByteCount, String> {
         let mut state = self.state();
         let Some(connection) = state.open.get(&number) else { return Err("the connection has ended".to_owned()) };
-        let (owner, limits, transfer) = (connection.owner, connection.grant.limits, connection.transfer);
+        let (owner, limits, transfer) = (connection.owner, connection.grant.limits.clone(), connection.transfer);
         // What the sockets have carried comes first: some of it may wait to be reserved.
         let begun = connection.moved.max(connection.reserved);
         let wanted = connection.reserved + bytes;
@@ -198,7 +205,20 @@ impl Connections {
         if let Some(connection) = state.open.get_mut(&number) {
             connection.transfer = Some(transfer);
         }
+        state.share_out(clock::wall(), clock::now());
         Ok(())
+    }
+
+    /// Sets the limit of the rate of all sessions together, which applies at once; `None` for no limit.
+    pub(super) fn set_limit(&self, limit: Option<RateSchedule>) {
+        let mut state = self.state();
+        state.limit = limit;
+        state.share_out(clock::wall(), clock::now());
+    }
+
+    /// The limit of the rate of all sessions together; `None` if there is none.
+    pub(super) fn limit(&self) -> Option<RateSchedule> {
+        self.state().limit.clone()
     }
 
     /// Puts into `running` the sessions at this daemon and at its neighbours, except those of the
@@ -233,6 +253,25 @@ impl Connections {
 
     fn state(&self) -> MutexGuard<'_, Talking> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Talking {
+    /// Shares the limits that apply at this time out to the sessions.
+    fn share_out(&mut self, wall: SystemTime, now: Time) {
+        let all = self.limit.as_ref().and_then(|limit| limit.at_wall(wall));
+        let mut limits = LimitsNow { all, of_keys: BTreeMap::new() };
+        let mut running = BTreeSet::new();
+        for connection in self.open.values() {
+            running.extend(connection.transfer.map(|transfer| (connection.owner, transfer)));
+            let limit = connection.grant.limits.max_rate.as_ref().and_then(|limit| limit.at_wall(wall));
+            if let Some(limit) = limit {
+                let lowest = limits.of_keys.entry(connection.owner).or_insert(limit);
+                *lowest = limit.min(*lowest);
+            }
+        }
+        let elsewhere = self.elsewhere.values().flatten().copied().collect();
+        self.shares.share_out(&running, &elsewhere, &limits, now);
     }
 }
 
@@ -272,9 +311,21 @@ impl SessionHandle {
     /// Sets the bytes that the session has moved in all, over all connections: what is new is later
     /// counted in the key's usage, whose daily limit and quota end the session.
     pub(crate) fn note_moved(&self, bytes: ByteCount) {
-        if let Some(connection) = self.connections.state().open.get_mut(&self.number) {
-            connection.moved = bytes;
+        let mut state = self.connections.state();
+        let Some(connection) = state.open.get_mut(&self.number) else { return };
+        connection.moved = bytes;
+        if let Some(transfer) = connection.transfer {
+            let id = (connection.owner, transfer);
+            state.shares.note(&id, bytes, clock::now());
         }
+    }
+
+    /// Limit of the session's rate at present, its share of those of its key and of the daemon; `None`
+    /// for no limit, zero if nothing may flow.
+    pub(crate) fn limit(&self) -> Option<Rate> {
+        let state = self.connections.state();
+        let connection = state.open.get(&self.number)?;
+        state.shares.share(&(connection.owner, connection.transfer?))
     }
 
     /// Reserves payload that the session is about to move from the key's daily limit and quota;

@@ -168,6 +168,7 @@ fn from_receiver() -> impl Strategy<Value = Message> {
         option::of(running()).prop_map(Message::Running),
         place().prop_map(Message::Placed),
         rate().prop_map(Message::UserCeiling),
+        rate().prop_map(Message::KeyCeiling),
         deletion().prop_map(Message::Deletion),
         listed_names().prop_map(Message::Names),
         candidates().prop_map(Message::Candidates),

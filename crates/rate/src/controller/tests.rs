@@ -8,7 +8,6 @@ mod world;
 use std::fmt::Write as _;
 
 use super::*;
-use crate::ceilings::Limiter;
 use crate::path_ceiling::Observation;
 use world::{Ends, Finds, World};
 
@@ -171,7 +170,7 @@ fn no_connection_takes_data_in_a_pause_and_ceilings_stay_as_they_were() {
             let pending = Pending { blocks_wait: true, ..Pending::default() };
             let observed = Observed { connections: &connections, ring: &NO_RING, pending: &pending, user };
             let actions = controller.on_tick(Time::ORIGIN, observed).actions;
-            (ceilings(&actions), controller.takes(FIRST, ByteCount::new(1), ByteCount::MAX), controller.is_paused())
+            (ceilings(&actions), controller.takes(FIRST, ByteCount::new(1), ByteCount::MAX), controller.paused_by().is_some())
         };
         assert_eq!(tick(Some(mbit(8))), (vec![(0, mbit(8))], true, false));
         assert_eq!(tick(Some(Rate::ZERO)), (vec![], false, true));
@@ -197,10 +196,27 @@ fn a_ceiling_is_shared_by_those_that_there_are_and_set_once() {
     // At once, and not only at the next tick.
     assert_eq!(ceilings(&controller.on_joined(7)), [(0, mbit(45)), (7, mbit(45))]);
     assert_eq!(ceilings(&controller.on_joined(7)), []);
-    assert_eq!(ceilings(&controller.lower_key_ceiling(mbit(10))), [(0, mbit(5)), (7, mbit(5))]);
-    assert_eq!(ceilings(&controller.lower_key_ceiling(mbit(20))), [], "it is never lifted");
+    assert_eq!(ceilings(&controller.set_key_ceiling(Some(mbit(10)))), [(0, mbit(5)), (7, mbit(5))]);
     assert_eq!(controller.limit(), Some(Limit { rate: mbit(5), limiter: Limiter::Key }));
     assert_eq!(controller.key_ceiling(), Some(mbit(10)));
+    assert_eq!(ceilings(&controller.set_key_ceiling(None)), [(0, mbit(45)), (7, mbit(45))]);
+    assert_eq!(controller.key_ceiling(), None);
+}
+
+#[test]
+fn a_key_whose_ceiling_is_zero_pauses_and_its_next_one_applies_at_once() {
+    let key = |rate| Ceilings::of(rate, None);
+    let tick = |controller: &mut Controller| {
+        on_tick(controller, Time::ORIGIN, &infos(1, |_| None), &NO_RING, &Pending::default());
+        (controller.takes(FIRST, ByteCount::new(1), ByteCount::MAX), controller.paused_by())
+    };
+    let mut controller = fixed(false, key(Some(Rate::ZERO)));
+    assert_eq!(tick(&mut controller), (false, Some(Limiter::Key)));
+    assert_eq!(controller.key_ceiling(), Some(Rate::ZERO));
+    assert_eq!(ceilings(&controller.set_key_ceiling(Some(mbit(10)))), [(0, mbit(10))]);
+    assert_eq!(tick(&mut controller), (true, None));
+    assert_eq!(ceilings(&controller.set_key_ceiling(Some(Rate::ZERO))), [], "sockets keep what they have");
+    assert_eq!(tick(&mut controller), (false, Some(Limiter::Key)));
 }
 
 #[test]

@@ -100,9 +100,9 @@ impl Intake<'_> {
             if let Flow::Goodbye(goodbye) = self.handle(parcel).map_err(LinkEnd::Failed)? {
                 return Ok(goodbye);
             }
-            if let Some(throttle) = &self.shared.throttle {
-                throttle.wait(begun, length, &self.shared.draining);
-            }
+            let limit = || self.account.max_rate();
+            let is_over = |limit| self.shared.draining.wait(limit) || self.shared.link.is_hung_up();
+            self.shared.throttle.wait((begun, length), limit, is_over);
         }
     }
 
@@ -190,7 +190,13 @@ impl Intake<'_> {
                 }
             }
             Message::Congestion(congestion) => self.congestion(congestion),
-            Message::MaxRate { bytes_per_second } => self.max_rate(Rate::from_bytes_per_second(bytes_per_second)),
+            Message::MaxRate { bytes_per_second } => {
+                self.max_rate(Some(Rate::from_bytes_per_second(bytes_per_second)));
+            }
+            Message::KeyCeiling(limit) => {
+                Event::of_key_ceiling(limit).into_iter().for_each(|event| (self.shared.events)(event));
+                self.max_rate(limit);
+            }
             Message::Goodbye(goodbye) => return Ok(Flow::Goodbye(goodbye)),
             Message::Left { connection, .. } => self.left(connection),
             Message::Interrupt => return Err(SessionError::Interrupted),
@@ -232,10 +238,11 @@ impl Intake<'_> {
         }
     }
 
-    /// Notes the rate limit of this end's key that a daemon at the other end has told, for display.
-    fn max_rate(&self, limit: Rate) {
-        self.account.note_max_rate(limit);
-        *self.shared.max_rate() = Some(limit);
+    /// Notes the rate limit of this end's key that a daemon at the other end has told, for display;
+    /// `None` for no limit.
+    fn max_rate(&self, limit: Option<Rate>) {
+        self.account.note_told_max_rate(limit);
+        *self.shared.max_rate() = limit;
     }
 
     /// Hands a compressed payload to the hashing threads, which expand it; an error from a sender that

@@ -99,6 +99,7 @@ use crate::processors::hashers;
 use crate::resources;
 use crate::run::Run;
 use crate::stage_thread::{all_of, try_start};
+use crate::told_limit::ToldLimit;
 
 /// Default size of the ring between socket and disk, where memory is not limited to less.
 const RING: ByteCount = ByteCount::from_mib(256);
@@ -164,7 +165,7 @@ fn receive(
         options,
         pool,
         waiting: DiskQueue::default(),
-        throttle: request.allowed.max_rate.map(Throttle::new),
+        throttle: Throttle::default(),
         replies,
         events,
         link: control,
@@ -242,7 +243,7 @@ fn run_threads(
         let (sends, sent) = watched();
         reply.run(move || {
             let _sends = sends;
-            run_outlet(shared, outlet, &replies);
+            run_outlet(shared, account, outlet, &replies);
         });
         let executor = names.run(move || executor.run(&names_queue, &stored_queue));
         let checked = Checked { store: to_store, reads: to_compare, names: to_names.clone() };
@@ -316,11 +317,12 @@ pub fn most_connections(options: &ReceiveOptions) -> u8 {
 
 /// Body of the thread that sends: queued replies, and feedback at its interval, until
 /// [`Reply::End`].
-fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<Reply>) {
+fn run_outlet(shared: &Shared<'_>, account: &Account, mut outlet: Box<dyn Outlet>, replies: &Queue<Reply>) {
     let mut broken = false;
     let mut next_feedback = clock::now();
     let mut list = shared.order.listed.cloned().map(ListServer::new);
     let mut user = shared.ceiling.map(|ceiling| ToldCeiling::new(ceiling));
+    let mut key = ToldLimit::new(account);
     loop {
         let message = match replies.try_recv() {
             Ok(message) => Ok(message),
@@ -358,7 +360,9 @@ fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<
         if now >= next_feedback && !broken {
             next_feedback = now + FEEDBACK;
             broken = outlet.send(Message::Feedback(shared.feedback()).into()).is_err();
-            if let Some(message) = user.as_mut().and_then(|user| user.due(shared.peer())) {
+            let user = user.as_mut().and_then(|user| user.due(shared.peer()));
+            let key = key.due(shared.order.peer);
+            for message in user.into_iter().chain(key) {
                 broken = broken || outlet.send(message.into()).is_err();
             }
         }

@@ -80,8 +80,6 @@ pub struct Allowed {
     /// what exists; its unfinished files are kept apart from others' by this key. `None` if the
     /// other end's key has no drop box.
     pub drop_box: Option<[u8; 32]>,
-    /// Rate limit for all connections of the session together.
-    pub max_rate: Option<Rate>,
     /// Whether the other end must not learn what existing files contain.
     pub conceals: bool,
 }
@@ -104,8 +102,8 @@ pub(super) struct Shared<'a> {
     pub(super) options: &'a ReceiveOptions,
     pub(super) pool: BlockPool,
     pub(super) waiting: DiskQueue,
-    /// Limit of the rate at which data is received; `None` for no limit.
-    pub(super) throttle: Option<Throttle>,
+    /// Keeps what is received to the limit that this end sets as a daemon.
+    pub(super) throttle: Throttle,
     pub(super) replies: Channel<Reply>,
     /// Number of times that the sender was asked whether it is connected.
     pub(super) asked: Mutex<u64>,

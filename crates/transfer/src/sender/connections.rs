@@ -29,6 +29,7 @@ use crate::event::{EarlyEnd, Stage};
 use crate::further_links::FurtherLink;
 use crate::once::{Ended, Once, watched};
 use crate::stage_thread::try_start;
+use crate::told_limit::ToldLimit;
 
 /// Number of connection numbers that are possible.
 const CONNECTIONS: usize = u8::MAX as usize + 1;
@@ -286,7 +287,11 @@ impl<'a> Connections<'a> {
     /// Sends messages and frames on the first connection until the session is over, then flushes
     /// it.
     fn serve_first(&self, outlet: &mut dyn Outlet) -> Result<(), LinkError> {
+        let mut limit = ToldLimit::new(self.account);
         loop {
+            if let Some(message) = limit.due(self.executor.peer()) {
+                self.send(0, outlet, message.into())?;
+            }
             match self.next(0, outlet, &self.wake)? {
                 Next::Messages => self.send_messages(outlet)?,
                 Next::Parcel(parcel) => self.send(0, outlet, *parcel)?,
@@ -382,8 +387,8 @@ impl<'a> Connections<'a> {
     /// Charges the time since the last call to the pipeline stage that limited the rate.
     pub(super) fn sample(&self, now: Time) {
         let executor = self.executor;
-        // What waits in a pause waits for the user.
-        let idle = if self.steering.is_paused() { Stage::RateCeiling } else { executor.idle_stage() };
+        // What waits in a pause waits for whoever has set it.
+        let idle = self.steering.paused_by().map_or_else(|| executor.idle_stage(), Stage::from);
         executor.stages.sample(now, &executor.link, idle, self.steering.limit());
     }
 }

@@ -697,7 +697,12 @@ impl<'a> Executor<'a> {
 
     /// Whether the receiver has these features.
     pub(super) fn peer_has(&self, features: Features) -> bool {
-        Features::from_bits(self.peer.load(Ordering::Relaxed)).has(features)
+        self.peer().has(features)
+    }
+
+    /// Features of the receiver, as far as they are known.
+    pub(super) fn peer(&self) -> Features {
+        Features::from_bits(self.peer.load(Ordering::Relaxed))
     }
 
     /// Whether the only source, a directory, became the destination or went into it, as the

@@ -9,6 +9,7 @@ use icdc_units::Rate;
 use super::executor::Executor;
 use super::steering::Steering;
 use crate::clock;
+use crate::event::Event;
 
 /// Body of the thread that receives: passes the receiver's messages to the machine until nothing
 /// more arrives.
@@ -24,10 +25,14 @@ pub(super) fn run(executor: &Executor<'_>, steering: &Steering<'_>, mut inlet: B
                 if let Message::Accepted(features) = parcel.message {
                     executor.set_peer_features(features);
                 }
-                if let Message::MaxRate { bytes_per_second } = parcel.message {
-                    steering.lower_key_ceiling(Rate::from_bytes_per_second(bytes_per_second));
-                }
                 match parcel.message {
+                    Message::MaxRate { bytes_per_second } => {
+                        steering.set_told_key_ceiling(Some(Rate::from_bytes_per_second(bytes_per_second)));
+                    }
+                    Message::KeyCeiling(rate) => {
+                        Event::of_key_ceiling(rate).into_iter().for_each(|event| (executor.events)(event));
+                        steering.set_told_key_ceiling(rate);
+                    }
                     Message::Names(part) => executor.on_names(part),
                     Message::UserCeiling(rate) if !steering.set_user_ceiling(rate) => {
                         executor.fail(SessionError::Protocol("sets the rate of a user of this end".into()));

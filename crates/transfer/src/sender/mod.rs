@@ -193,7 +193,7 @@ fn send(
     executor.followed = settled;
     executor.announced_owners = accounts.map(|accounts| Mutex::new(AnnouncedOwners::new(accounts)));
     let Queues { outgoing, work } = queues;
-    let steering = Steering::new(&executor, options, ceiling, joining.wanted);
+    let steering = Steering::new(&executor, (options, account), ceiling, joining.wanted);
     let connections = Connections::new(&executor, account, outgoing, steering, manner(options));
     let watch = Watch { joined: joining.joined, start: account.start(), stop };
     let found = FoundSources { roots, problems, options, selection: selection.clone(), listed };
@@ -207,9 +207,6 @@ fn send(
         queue.carry(&executor.counts());
     }
     executor.tell_noticed();
-    if let Some(limit) = connections.steering.key_ceiling() {
-        account.note_max_rate(limit);
-    }
     if let Some(place) = executor.placed() {
         account.note_place(place);
     }

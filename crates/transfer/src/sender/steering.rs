@@ -7,7 +7,7 @@ use crossbeam_channel::Sender as Channel;
 use icdc_link::LinkControl;
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_STREAMS};
 use icdc_protocol::message::{Feedback, SendOptions};
-use icdc_rate::ceilings::{Ceilings, Limit};
+use icdc_rate::ceilings::{Ceilings, Limit, Limiter};
 use icdc_rate::controller::{
     Action, ConnectionInfo, Controller, FIRST, KernelPaced, Mode, Observed, Pending, Setup, TcpState, Ticked,
 };
@@ -19,6 +19,7 @@ use icdc_units::{ByteCount, Rate, Time};
 
 use super::compressing::Compressing;
 use super::executor::Executor;
+use crate::account::Account;
 use crate::clock;
 use crate::event::Event;
 use crate::once::Once;
@@ -32,6 +33,10 @@ pub(super) struct Steering<'a> {
     turn: Mutex<()>,
     /// Ceiling of the user who runs the transfer.
     user: UserOf,
+    /// Totals of the run, with the limit that this end sets as a daemon.
+    account: &'a Account,
+    /// Limit of the key in use, as a daemon at the other end has told it.
+    told_key: Mutex<Option<Rate>>,
     /// Signalled when the connections after the first may send blocks; `None` if they always may.
     open: Option<Once>,
     more: More<'a>,
@@ -62,7 +67,7 @@ impl<'a> Steering<'a> {
     /// other end's user has it, and `wanted` is given if this end makes connections.
     pub(super) fn new(
         executor: &'a Executor<'a>,
-        options: &SendOptions,
+        (options, account): (&SendOptions, &'a Account),
         ceiling: Option<&Arc<UserCeiling>>,
         wanted: Option<&'a Channel<u8>>,
     ) -> Self {
@@ -74,6 +79,8 @@ impl<'a> Steering<'a> {
                 Some(ceiling) => UserOf::Here(Arc::clone(ceiling)),
                 None => UserOf::There(UserCeiling::new(options.rate)),
             },
+            account,
+            told_key: Mutex::default(),
             open: opens_later.then(Once::default),
             more: match (options.streams, wanted) {
                 (Some(_), _) => More::Never,
@@ -109,14 +116,21 @@ impl<'a> Steering<'a> {
         let connections: Vec<_> = [seen(FIRST, first.as_ref())].into_iter().chain(further).collect();
         let ring = ring(&self.executor.feedback.lock().expect("no panic while feedback is stored"));
         let ring = as_on_the_way(ring, &self.executor.compressing);
+        let key = self.lowest_key_ceiling();
         let (Ticked { actions, next }, state) = {
             let mut controller = self.controller();
+            let mut changed = match controller.key_ceiling() == key {
+                true => Vec::new(),
+                false => controller.set_key_ceiling(key),
+            };
             let user = match &self.user {
                 UserOf::Here(ceiling) => ceiling.get(),
                 UserOf::There(ceiling) => ceiling.get(),
             };
             let observed = Observed { connections: &connections, ring: &ring, pending, user };
-            (controller.on_tick(now, observed), controller.state())
+            let ticked = controller.on_tick(now, observed);
+            changed.extend(ticked.actions);
+            (Ticked { actions: changed, ..ticked }, controller.state())
         };
         // Reports to other threads and the user must not delay other threads that set ceilings.
         let (ceilings, others): (Vec<_>, Vec<_>) =
@@ -163,12 +177,22 @@ impl<'a> Steering<'a> {
         }
     }
 
-    /// Lowers the ceiling of the key in use to a daemon's rate limit for it. It arrives before data
-    /// may flow.
-    pub(super) fn lower_key_ceiling(&self, rate: Rate) {
+    /// Sets the ceiling of the key in use to the limit that a daemon at the other end has told, at
+    /// once. The first one arrives before data may flow.
+    pub(super) fn set_told_key_ceiling(&self, rate: Option<Rate>) {
+        *self.told_key.lock().expect(NO_PANIC) = rate;
+        self.account.note_told_max_rate(rate);
         let _turn = self.turn();
-        let actions = self.controller().lower_key_ceiling(rate);
+        let key = self.lowest_key_ceiling();
+        let actions = self.controller().set_key_ceiling(key);
         self.carry_out(actions);
+    }
+
+    /// The lower of this end's limit for the key, as a daemon, and of what the other end has told: a
+    /// client cannot lift the limit of its own key.
+    fn lowest_key_ceiling(&self) -> Option<Rate> {
+        let told = *self.told_key.lock().expect(NO_PANIC);
+        [self.account.max_rate(), told].into_iter().flatten().min()
     }
 
     /// Changes the ceiling of the other end's user, from the next tick on; false if that user has
@@ -179,9 +203,9 @@ impl<'a> Steering<'a> {
         true
     }
 
-    /// Whether the user has paused the transfer.
-    pub(super) fn is_paused(&self) -> bool {
-        self.controller().is_paused()
+    /// Who has paused the transfer, the user or a daemon for the key; `None` if data may flow.
+    pub(super) fn paused_by(&self) -> Option<Limiter> {
+        self.controller().paused_by()
     }
 
     /// Rate limit that a daemon sets to the key in use; `None` for no limit.

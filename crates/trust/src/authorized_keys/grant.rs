@@ -5,16 +5,17 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use icdc_units::{ByteCount, Rate};
+use icdc_schedule::RateSchedule;
+use icdc_units::ByteCount;
 
 use super::access::Access;
 use super::sources::Sources;
 
 /// Limits on the use of a key; `None` means no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum rate of each session.
-    pub max_rate: Option<Rate>,
+    /// Maximum rate of all sessions together, both directions counted, by the time of the week.
+    pub max_rate: Option<RateSchedule>,
     /// Maximum number of sessions at a time.
     pub max_sessions: Option<NonZeroU32>,
     /// Maximum number of bytes fetched and delivered on one day of UTC.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use icdc_units::{ByteCount, Rate};
+use icdc_schedule::limit_schedule;
+use icdc_units::ByteCount;
 
 use super::access::{Access, Owner};
 use super::expiry;
@@ -98,7 +99,11 @@ impl Options {
             "expires" => self.expires.replace(expiry::parse(&value)?).is_some(),
             "expiry-time" => self.expires.replace(expiry::parse_of_openssh(&value)?).is_some(),
             "from" => self.from.replace(Sources::parse(&value)?).is_some(),
-            "max-rate" => limits.max_rate.replace(quantity(name, &value, Rate::ZERO)?).is_some(),
+            "max-rate" => {
+                let schedule = limit_schedule(&value);
+                let schedule = schedule.map_err(|error| format!("max-rate={value}: {error}"))?;
+                limits.max_rate.replace(schedule).is_some()
+            }
             "max-sessions" => {
                 let number = value.parse::<NonZeroU32>();
                 let number = number.map_err(|_| format!("max-sessions={value}: expected a number from 1"))?;
@@ -130,6 +135,10 @@ fn unknown(name: &str) -> String {
             "option {name} of OpenSSH has no meaning here; leave it out: a key has no shell, and reaches only files beneath \
              its root="
         );
+    }
+    if name == "else" {
+        return "else belongs to rates over time, which stand in quotes: max-rate=\"mon-fri 08:00-18:00=200mbit, else=1gbit\""
+            .to_owned();
     }
     format!(
         "unknown option {name:?}: expected root=, rights=, user=, owner=, expires=, from=, max-rate=, max-sessions=, \

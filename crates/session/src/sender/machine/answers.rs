@@ -81,7 +81,11 @@ impl Sender {
                 None => Ok(()),
             },
             // The rate is decided elsewhere.
-            Message::Feedback(_) | Message::MaxRate { .. } | Message::UserCeiling(_) | Message::Ping => Ok(()),
+            Message::Feedback(_)
+            | Message::MaxRate { .. }
+            | Message::KeyCeiling(_)
+            | Message::UserCeiling(_)
+            | Message::Ping => Ok(()),
             Message::Interrupt => Err(SessionError::Interrupted),
             Message::Abort(refusal) | Message::Refused(refusal) => Err(SessionError::Refused(refusal)),
             _ => Err(SessionError::Protocol("a message that only a sender may send".into())),

@@ -1,4 +1,5 @@
-//! Rates over time: the notation of `--rate`, and which rate it gives at a time of the week.
+//! Rates over time: the notation of `--rate` and `max-rate=`, and which rate it gives at a time of the
+//! week.
 //!
 //! ```text
 //! RATE                                      the same at all times
@@ -8,16 +9,31 @@
 //!
 //! Times are of this host's time zone. A time that ends before it begins ends on the next day. In the hour
 //! that a change to summer time skips nothing happens; the one that the change back repeats counts twice.
+//!
+//! A rate is `auto`, for no limit, or a quantity. Where a daemon limits others, an entry may also have
+//! `0`: nothing passes at that time.
+//!
+//! ```
+//! use icdc_schedule::rate_schedule;
+//!
+//! let schedule = rate_schedule("mon-fri 08:00-18:00=200mbit, else=auto").unwrap();
+//! let monday = jiff::civil::date(2027, 1, 4);
+//! assert_eq!(schedule.at(monday.at(12, 0, 0, 0)), "200mbit".parse().ok());
+//! assert_eq!(schedule.at(monday.at(20, 0, 0, 0)), None);
+//! ```
+
+#![forbid(unsafe_code)]
 
 use std::fmt;
+use std::time::SystemTime;
 
 use icdc_units::Rate;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::values::ceiling;
-
+/// Least rate that a user may ask for; a smaller one is taken for a mistake.
+pub const LEAST_RATE: Rate = Rate::from_bits_per_second(8_000);
 const MINUTES_OF_DAY: u32 = 24 * 60;
 const MINUTES_OF_WEEK: u32 = 7 * MINUTES_OF_DAY;
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
@@ -26,10 +42,9 @@ const MAX_ENTRIES: usize = 100;
 /// Form of an entry, for messages.
 const FORM: &str = "write [DAYS] [TIMES]=RATE, such as mon-fri 08:00-18:00=200mbit";
 
-/// Value of `--rate` of a copy: the limit of the sending rate by the time of the week; `None`
-/// (`auto`) for no limit.
+/// Limit of a rate by the time of the week; `None` (`auto`) for no limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RateSchedule {
+pub struct RateSchedule {
     text: String,
     /// Entries, of which no two with different rates apply at once.
     entries: Vec<Entry>,
@@ -47,12 +62,14 @@ struct Entry {
 
 impl RateSchedule {
     /// Whether the rate is the same at all times.
-    pub(crate) fn is_constant(&self) -> bool {
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// Limit at a local time.
-    pub(crate) fn at(&self, time: DateTime) -> Option<Rate> {
+    #[must_use]
+    pub fn at(&self, time: DateTime) -> Option<Rate> {
         let day = u32::from(time.weekday().to_monday_zero_offset().unsigned_abs());
         let of_day = |part: i8| u32::from(part.unsigned_abs());
         let minute = day * MINUTES_OF_DAY + of_day(time.hour()) * 60 + of_day(time.minute());
@@ -61,12 +78,34 @@ impl RateSchedule {
     }
 
     /// Limit at present, by this host's clock and time zone.
-    pub(crate) fn now(&self) -> Option<Rate> {
+    #[must_use]
+    pub fn now(&self) -> Option<Rate> {
         self.at(TimeZone::system().to_datetime(Timestamp::now()))
     }
 
+    /// Limit at a time of the wall clock, by this host's time zone.
+    #[must_use]
+    pub fn at_wall(&self, time: SystemTime) -> Option<Rate> {
+        let time = Timestamp::try_from(time).unwrap_or_default();
+        self.at(TimeZone::system().to_datetime(time))
+    }
+
+    /// Whether there is a limit at some time.
+    #[must_use]
+    pub fn limits(&self) -> bool {
+        self.otherwise.is_some() || self.entries.iter().any(|entry| entry.rate.is_some())
+    }
+
+    /// The highest limit of all times; `None` if at some time there is no limit.
+    #[must_use]
+    pub fn highest(&self) -> Option<Rate> {
+        let rates = || self.entries.iter().map(|entry| entry.rate).chain([self.otherwise]);
+        rates().all(|rate| rate.is_some()).then(|| rates().flatten().max())?
+    }
+
     /// Seconds for which the present limit applies; `None` if it always does.
-    pub(crate) fn lasting(&self) -> Option<f64> {
+    #[must_use]
+    pub fn lasting(&self) -> Option<f64> {
         self.lasting_from(TimeZone::system().to_datetime(Timestamp::now()))
     }
 
@@ -89,22 +128,65 @@ impl fmt::Display for RateSchedule {
 }
 
 /// Time until the next minute of the clock begins, at which a schedule may change.
-pub(crate) fn until_next_minute() -> SignedDuration {
+#[must_use]
+pub fn until_next_minute() -> SignedDuration {
     let past = Timestamp::now().as_second().rem_euclid(60);
     SignedDuration::from_secs(60 - past)
 }
 
-/// Reads a rate, or rates over time; an error says which part is wrong, and what is accepted.
-pub(crate) fn rate_schedule(text: &str) -> Result<RateSchedule, String> {
+/// Reads a rate, or `auto`.
+///
+/// # Errors
+/// What is wrong, and what is accepted.
+pub fn rate_or_auto(text: &str) -> Result<Option<Rate>, String> {
+    match limit(text)? {
+        Some(rate) if rate < LEAST_RATE => {
+            Err(format!("the least rate is {LEAST_RATE}; write auto for no ceiling"))
+        }
+        rate => Ok(rate),
+    }
+}
+
+/// Reads any rate, or `auto`.
+fn limit(text: &str) -> Result<Option<Rate>, String> {
+    match text {
+        "auto" => Ok(None),
+        "0" => Ok(Some(Rate::ZERO)),
+        _ => text.parse().map(Some).map_err(|error| format!("{error}")),
+    }
+}
+
+/// Reads a rate, or rates over time, of a user.
+///
+/// # Errors
+/// Which part is wrong, and what is accepted.
+pub fn rate_schedule(text: &str) -> Result<RateSchedule, String> {
+    schedule(text, rate_or_auto)
+}
+
+/// Reads a limit for others, or limits over time, of which some may be zero: nothing passes then.
+///
+/// # Errors
+/// Which part is wrong, or that nothing ever passes.
+pub fn limit_schedule(text: &str) -> Result<RateSchedule, String> {
+    let schedule = schedule(text, limit)?;
+    match schedule.highest() {
+        Some(Rate::ZERO) => Err("it allows nothing at any time".to_owned()),
+        _ => Ok(schedule),
+    }
+}
+
+/// Reads a rate, or rates over time, each by `read`.
+fn schedule(text: &str, read: fn(&str) -> Result<Option<Rate>, String>) -> Result<RateSchedule, String> {
     let mut schedule = RateSchedule { text: text.trim().to_owned(), entries: Vec::new(), otherwise: None };
     if !text.contains(['=', ',']) {
-        schedule.otherwise = ceiling(text)?.0;
+        schedule.otherwise = read(text.trim())?;
         return Ok(schedule);
     }
     let mut otherwise = None;
     for part in text.split(',').map(str::trim) {
         let (when, rate) = part.rsplit_once('=').ok_or_else(|| format!("{part:?}: {FORM}, or else=RATE"))?;
-        let rate = ceiling(rate.trim()).map_err(|reason| format!("{part:?}: {reason}"))?.0;
+        let rate = read(rate.trim()).map_err(|reason| format!("{part:?}: {reason}"))?;
         if when.trim() == "else" {
             if otherwise.replace(rate).is_some() {
                 return Err(format!("{part:?}: else is there twice; leave one out"));
@@ -270,6 +352,20 @@ mod tests {
         assert_eq!(lasting("08:00-18:00=200mbit", 16), Some(3630.0));
         assert_eq!(lasting("mon=1mbit, tue=1mbit", 22), Some(24.0 * 3600.0 + 3630.0));
         assert_eq!(lasting("00:00-12:00=1mbit, 12:00-24:00=1mbit", 22), None);
+    }
+
+    #[test]
+    fn a_limit_for_others_may_be_zero_at_times_and_has_a_highest() {
+        let schedule = limit_schedule("mon-fri 08:00-18:00=0, sat=1kbit, else=1gbit").unwrap();
+        assert_eq!((at(&schedule, 0, 12, 0), at(&schedule, 0, 18, 0)), (Some(Rate::ZERO), mbit(1000)));
+        assert_eq!(schedule.highest(), mbit(1000));
+        assert_eq!(limit_schedule("mon=0").unwrap().highest(), None);
+        assert!(limit_schedule("mon=0").unwrap().limits() && !limit_schedule("mon=auto").unwrap().limits());
+        assert_eq!(limit_schedule("1gbit").unwrap().highest(), mbit(1000));
+        for nothing in ["0", "0gbit", "mon=0, else=0"] {
+            assert!(limit_schedule(nothing).unwrap_err().contains("nothing"), "{nothing}");
+        }
+        assert!(rate_schedule("mon=0").unwrap_err().contains("least rate"));
     }
 
     #[test]
