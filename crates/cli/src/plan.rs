@@ -42,10 +42,13 @@ use self::refusals::{
 };
 use crate::applies::Hosts;
 use crate::arguments::{CopyArguments, ReportingArguments};
+use crate::values::CopyName;
 use crate::{choosing, listed, reporting};
 
 /// Meaning of an `icdc copy` command line: sources, destination, options, and how the run is shown.
 pub(crate) struct CopyPlan {
+    /// Name by which `icdc ctl` finds the copy; `None` for none.
+    pub(crate) name: Option<CopyName>,
     pub(crate) sources: Vec<Location>,
     pub(crate) destination: Location,
     pub(crate) options: CopyOptions,
@@ -105,7 +108,8 @@ impl CopyPlan {
             rate.is_constant() || !hosts.between_two,
             "--rate: rates over time are for copies from or to this host; name one rate, or run icdc on one of the two hosts"
         );
-        Ok(Self { sources, destination, options, ceiling, rate, output, reporting: arguments.reporting })
+        let (name, reporting) = (arguments.name, arguments.reporting);
+        Ok(Self { name, sources, destination, options, ceiling, rate, output, reporting })
     }
 
     /// This plan changed so that a single source directory goes into the destination under its

@@ -52,6 +52,10 @@ pub(crate) struct DaemonAddress {
     pub(crate) port: u16,
 }
 
+/// Longest name of a copy, in characters: names of files have 255, and the name of the host is there, too.
+const LONGEST_NAME: usize = 64;
+/// Commands of `icdc ctl`, which are not taken for names.
+const CTL_COMMANDS: [&str; 6] = ["status", "rate", "pause", "resume", "stop", "help"];
 /// Least size of the receiver's ring: fewer blocks would stall the pipeline of reading, hashing and
 /// writing.
 const LEAST_RING: ByteCount = ByteCount::from_mib(16);
@@ -68,6 +72,36 @@ const LONGEST_ROUND_TRIP: Span = Span::from_secs(60);
 const SHORTEST_PAUSE: Span = Span::from_millis(10);
 /// Greatest time between two outputs; a longer one is taken for a mistake.
 const LONGEST_PAUSE: Span = Span::from_secs(86_400);
+
+/// Name of a running copy: printable ASCII without `/`, of 1 to [`LONGEST_NAME`] characters, which is no
+/// number, no command of `icdc ctl`, and has no space or `-` at its start and no space at its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CopyName(String);
+
+impl CopyName {
+    /// The name as text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Reads the name of a copy; an error says what is accepted.
+pub(crate) fn copy_name(text: &str) -> Result<CopyName, String> {
+    let is_allowed = |byte: u8| byte == b' ' || byte.is_ascii_graphic() && byte != b'/';
+    if text.is_empty() || text.len() > LONGEST_NAME || !text.bytes().all(is_allowed) {
+        return Err(format!("a name has 1 to {LONGEST_NAME} printable ASCII characters, and no /"));
+    }
+    if text.starts_with(['-', ' ']) || text.ends_with(' ') {
+        return Err("a name begins with neither - nor a space, and does not end with a space".to_owned());
+    }
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("a number stands for a process; add a letter".to_owned());
+    }
+    if CTL_COMMANDS.contains(&text) {
+        return Err(format!("{text} is a command of icdc ctl; take another name"));
+    }
+    Ok(CopyName(text.to_owned()))
+}
 
 /// Reads a rate limit, or `auto`; an error says what is accepted.
 pub(crate) fn ceiling(text: &str) -> Result<Ceiling, String> {
@@ -350,6 +384,16 @@ pub(crate) fn comment(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_copies_are_printable_and_no_numbers_or_commands() {
+        for name in ["nightly", "a", "run 7 @b:x=1", "4711a", "Status", &"x".repeat(64)] {
+            assert_eq!(copy_name(name).as_ref().map(CopyName::as_str), Ok(name));
+        }
+        for name in ["", "a/b", "4711", "status", "help", "-a", " a", "a ", "a\nb", "ä", "a\u{7f}", &"x".repeat(65)] {
+            assert!(copy_name(name).is_err(), "{name:?}");
+        }
+    }
 
     #[test]
     fn rates_have_a_floor_and_auto_has_none() {

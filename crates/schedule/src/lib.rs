@@ -140,9 +140,7 @@ pub fn until_next_minute() -> SignedDuration {
 /// What is wrong, and what is accepted.
 pub fn rate_or_auto(text: &str) -> Result<Option<Rate>, String> {
     match limit(text)? {
-        Some(rate) if rate < LEAST_RATE => {
-            Err(format!("the least rate is {LEAST_RATE}; write auto for no ceiling"))
-        }
+        Some(rate) if rate < LEAST_RATE => Err(format!("the least rate is {LEAST_RATE}; write auto for no ceiling")),
         rate => Ok(rate),
     }
 }

@@ -222,7 +222,8 @@ impl Event {
     /// Event for a limit that a daemon at the other end sets to the key in use from now on, if it lets
     /// nothing through.
     pub(crate) fn of_key_ceiling(limit: Option<Rate>) -> Option<Self> {
-        let text = "the far end lets nothing through at present, by its limits over time; the copy goes on when they do";
+        let text =
+            "the far end lets nothing through at present, by its limits over time; the copy goes on when they do";
         (limit == Some(Rate::ZERO)).then(|| Self::Notice { text: text.to_owned() })
     }
 

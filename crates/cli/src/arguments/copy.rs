@@ -14,7 +14,8 @@ use super::{ChoosingArguments, ConnectionArguments, FollowingArguments, Reportin
 use crate::chmod::{ModeChanges, mode_changes};
 use crate::owner_rules::{OwnerRules, owner_rules};
 use crate::values::{
-    Congestion, Shard, Streams, compress, congestion, keep, max_delete, pause, preserve, ring, shard, streams,
+    Congestion, CopyName, Shard, Streams, compress, congestion, copy_name, keep, max_delete, pause, preserve, ring,
+    shard, streams,
 };
 
 /// Group of the options after which the destination has nothing that the sources have not.
@@ -163,6 +164,11 @@ pub(crate) struct CopyArguments {
     /// published, skip (nothing is copied, exit code 0), or fail (exit code 2)
     #[arg(long, value_name = "WHAT", default_value = "wait", help_heading = "What to copy and how")]
     pub(crate) if_running: IfRunningMode,
+
+    /// Name by which `icdc ctl` finds this copy while it runs: up to 64 printable ASCII characters without /, not only
+    /// digits. Refused while another copy of this user on this host has it
+    #[arg(long, value_name = "NAME", value_parser = copy_name, help_heading = "What to copy and how")]
+    pub(crate) name: Option<CopyName>,
 
     /// Make the directories above the destination that are missing
     #[arg(long, help_heading = "What to copy and how")]

@@ -3,12 +3,13 @@
 use clap::{Args, Subcommand};
 use icdc_schedule::{RateSchedule, rate_schedule};
 
+use crate::values::{CopyName, copy_name};
 
 #[derive(Args, Debug)]
 #[command(
     about = "Show, pause, resume, stop a running copy of this host, or change its rate",
-    long_about = "Control a copy (`icdc copy`, `icdc sync`) that runs on this host as the same user. PID is its process; it may be \
-        left out if only one copy runs. If several run and none is named, they are listed.\n\n\
+    long_about = "Control a copy (`icdc copy`, `icdc sync`) that runs on this host as the same user. It is named by its \
+        --name or its process; neither is needed if only one copy runs. If several run and none is named, they are listed.\n\n\
         A copy listens on a socket in $XDG_RUNTIME_DIR/icdc/ctl, or in ~/.local/state/icdc/ctl without that variable, and takes \
         requests of its own user and of root only.",
     after_long_help = concat!(
@@ -18,16 +19,16 @@ use icdc_schedule::{RateSchedule, rate_schedule};
         "  2  the command line is invalid, no such copy runs, or several run and none is named\n\n",
         "Examples:\n",
         "  icdc ctl status\n",
-        "  icdc ctl 4711 rate 200mbit\n",
+        "  icdc ctl nightly rate 200mbit\n",
         "  icdc ctl rate 'mon-fri 08:00-18:00=200mbit, else=auto'\n",
         "  icdc ctl pause; sleep 600; icdc ctl resume\n",
         "  icdc ctl 4711 stop\n",
     )
 )]
 pub(crate) struct CtlArguments {
-    /// Process that copies
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) pid: Option<u32>,
+    /// Name of the copy (--name), or its process
+    #[arg(value_name = "NAME|PID", value_parser = chosen_copy)]
+    pub(crate) copy: Option<ChosenCopy>,
 
     /// Print the state of the copy as a JSON object
     #[arg(long, global = true)]
@@ -35,6 +36,24 @@ pub(crate) struct CtlArguments {
 
     #[command(subcommand)]
     pub(crate) command: CtlCommand,
+}
+
+/// A running copy as it is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ChosenCopy {
+    /// By its process.
+    Process(u32),
+    /// By the name that it was given.
+    Name(CopyName),
+}
+
+/// Parses the name of a copy or the number of its process.
+fn chosen_copy(text: &str) -> Result<ChosenCopy, String> {
+    match text.parse() {
+        Ok(0) => Err("a process has a number from 1".to_owned()),
+        Ok(pid) => Ok(ChosenCopy::Process(pid)),
+        Err(_) => copy_name(text).map(ChosenCopy::Name),
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -20,6 +20,7 @@ const GROUPS: [(&str, &[&str]); 9] = [
             "write_device",
             "no_resume",
             "if_running",
+            "name",
             "plan",
             "shard",
         ],

@@ -46,7 +46,7 @@ pub(crate) use completions::{CompletedShell, CompletionsArguments};
 pub(crate) use config::ConfigArguments;
 pub(crate) use connection::{AddressFamily, ConnectionArguments};
 pub(crate) use copy::{CopyArguments, IfRunningMode, ProgressMode};
-pub(crate) use ctl::{CtlArguments, CtlCommand};
+pub(crate) use ctl::{ChosenCopy, CtlArguments, CtlCommand};
 pub(crate) use definition::{command, parse_from};
 pub(crate) use doctor::DoctorArguments;
 pub(crate) use du::DuArguments;

@@ -111,7 +111,7 @@ fn run_command(
 /// Runs a copy as planned, with its output, metrics and hooks. Returns the exit code, and whether
 /// the run came to its end, with or without failed items.
 pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) -> (u8, bool) {
-    let CopyPlan { sources, destination, mut options, ceiling, rate, mut output, reporting } = plan;
+    let CopyPlan { name, sources, destination, mut options, ceiling, rate, mut output, reporting } = plan;
     let hooks = match CopyHooks::new(&reporting, console) {
         Ok(hooks) => hooks.filter(|_| !output.dry_run),
         Err(error) => return (console.give_up(&error, exit::USAGE), false),
@@ -134,8 +134,11 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
         Err(error) => return (console.give_up(&error, exit::USAGE), false),
     };
     options.ceiling = Some(Arc::clone(&ceiling));
-    let controls = Arc::new(Controls::new((&sources, &destination), (&ceiling, rate), &copy_output, console));
-    let listener = Listener::start(&controls);
+    let controls = Arc::new(Controls::new(name, (&sources, &destination), (&ceiling, rate), &copy_output, console));
+    let listener = match Listener::start(&controls) {
+        Ok(listener) => listener,
+        Err(reason) => return (console.give_up(&anyhow::anyhow!(reason), exit::USAGE), false),
+    };
     let status = StatusOnSignal::start(console, move || controls.text());
     let mut result = icdc_client::copy(&sources, &destination, &options, &events, stop);
     if let (Ok(summary), true) = (&mut result, output.dry_run) {

@@ -9,10 +9,12 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use super::message::{Answer, Request, Status, receive, send};
+use super::names::holder;
 use super::place::Place;
-use crate::arguments::{CtlArguments, CtlCommand};
+use crate::arguments::{ChosenCopy, CtlArguments, CtlCommand};
 use crate::console::Console;
 use crate::copy::outlook::Forecast;
+use crate::values::CopyName;
 use crate::{exit, logs};
 
 /// Time limit for the answer of a copy: it looks at requests within milliseconds unless it is
@@ -22,8 +24,14 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Runs `icdc ctl` and returns the exit code.
 pub(crate) fn run(arguments: &CtlArguments, console: &Console) -> u8 {
     logs::start(console, logs::Level::OFF);
-    let found: Vec<_> = Place::all().iter().flat_map(Place::copies).collect();
-    let (pid, stream) = match chosen(found, arguments.pid) {
+    let places = Place::all();
+    let found = || places.iter().flat_map(Place::copies).collect();
+    let chosen = match &arguments.copy {
+        Some(ChosenCopy::Name(name)) => named(&places, name),
+        Some(ChosenCopy::Process(pid)) => of_process(found(), *pid),
+        None => the_only_one(found()),
+    };
+    let (pid, stream) = match chosen {
         Ok(chosen) => chosen,
         Err(error) => return console.give_up(&error, exit::USAGE),
     };
@@ -38,14 +46,24 @@ pub(crate) fn run(arguments: &CtlArguments, console: &Console) -> u8 {
     }
 }
 
-/// The copy that is meant: the one that is named, or the only one.
-fn chosen(mut found: Vec<(u32, UnixStream)>, pid: Option<u32>) -> anyhow::Result<(u32, UnixStream)> {
-    if let Some(pid) = pid {
-        found.retain(|(known, _)| *known == pid);
-        return found.pop().with_context(|| {
-            format!("no copy of this user and host is process {pid}; `icdc ctl status` shows the one that runs, or lists several")
-        });
-    }
+/// The copy with this name.
+fn named(places: &[Place], name: &CopyName) -> anyhow::Result<(u32, UnixStream)> {
+    places.iter().find_map(|place| holder(place, name)).with_context(|| {
+        let name = name.as_str();
+        format!("no copy of this user and host has the name {name}; `icdc ctl status` shows the one that runs, or lists several")
+    })
+}
+
+/// The copy that is this process.
+fn of_process(mut found: Vec<(u32, UnixStream)>, pid: u32) -> anyhow::Result<(u32, UnixStream)> {
+    found.retain(|(known, _)| *known == pid);
+    found.pop().with_context(|| {
+        format!("no copy of this user and host is process {pid}; `icdc ctl status` shows the one that runs, or lists several")
+    })
+}
+
+/// The copy that is meant where none is named: the only one.
+fn the_only_one(mut found: Vec<(u32, UnixStream)>) -> anyhow::Result<(u32, UnixStream)> {
     match found.len() {
         0 => Err(anyhow!("no copy of this user runs on this host")),
         1 => Ok(found.remove(0)),
@@ -56,10 +74,13 @@ fn chosen(mut found: Vec<(u32, UnixStream)>, pid: Option<u32>) -> anyhow::Result
                 let _ = send(stream, &Request::Status, LIMIT);
             }
             let lines = found.iter().map(|(pid, stream)| match receive(stream, LIMIT) {
-                Ok(Answer::Status(status)) => format!("\n  {pid}  {}", places(&status)),
+                Ok(Answer::Status(status)) => format!("\n  {}", headline(&status)),
                 Ok(Answer::Refused { .. }) | Err(_) => format!("\n  {pid}  does not answer"),
             });
-            Err(anyhow!("several copies run; name one, as in icdc ctl PID status:{}", lines.collect::<String>()))
+            Err(anyhow!(
+                "several copies run; name one, as in icdc ctl NAME status or icdc ctl PID status:{}",
+                lines.collect::<String>()
+            ))
         }
     }
 }
@@ -89,10 +110,14 @@ fn show(status: Box<Status>, arguments: &CtlArguments, console: &Console) {
         let line = serde_json::to_string(&Answer::Status(status)).expect("a status is plain data with text as keys");
         return console.json(&line);
     }
-    let Status { pid, text, rate, .. } = &*status;
+    let Status { pid, name, text, rate, .. } = &*status;
+    let (copy, word) = match name {
+        Some(name) => (format!("{name} (process {pid})"), shell_words::quote(name).into_owned()),
+        None => (format!("process {pid}"), pid.to_string()),
+    };
     match arguments.command {
         CtlCommand::Status => {
-            console.result(&format!("{pid}  {}", places(&status)));
+            console.result(&headline(&status));
             console.result(text);
             if let Some(end) = predicted_end(&status.progress.forecast, Timestamp::now(), &TimeZone::system()) {
                 console.result(&end);
@@ -104,10 +129,10 @@ fn show(status: Box<Status>, arguments: &CtlArguments, console: &Console) {
             };
             console.result(&format!("limit of the rate: {rate}{present}"));
         }
-        CtlCommand::Rate(_) => console.result(&format!("process {pid}: the limit of the rate is {rate} from now on")),
-        CtlCommand::Pause => console.result(&format!("process {pid} is paused; `icdc ctl {pid} resume` goes on")),
-        CtlCommand::Resume => console.result(&format!("process {pid} goes on")),
-        CtlCommand::Stop => console.result(&format!("process {pid} stops")),
+        CtlCommand::Rate(_) => console.result(&format!("{copy}: the limit of the rate is {rate} from now on")),
+        CtlCommand::Pause => console.result(&format!("{copy} is paused; `icdc ctl {word} resume` goes on")),
+        CtlCommand::Resume => console.result(&format!("{copy} goes on")),
+        CtlCommand::Stop => console.result(&format!("{copy} stops")),
     }
 }
 
@@ -121,6 +146,12 @@ fn predicted_end(forecast: &Forecast, now: Timestamp, zone: &TimeZone) -> Option
         Some(zone.to_datetime(time).strftime(form).to_string())
     };
     Some(format!("complete at {}, between {} and {}", at(left)?, at(low)?, at(high)?))
+}
+
+/// Process and name of a copy, its sources and destination.
+fn headline(status: &Status) -> String {
+    let name = status.name.as_ref().map_or_else(String::new, |name| format!("{name}  "));
+    format!("{}  {name}{}", status.pid, places(status))
 }
 
 /// Sources and destination of a copy, as they were typed.
@@ -155,11 +186,11 @@ mod tests {
 
     #[test]
     fn the_only_copy_need_not_be_named_and_several_are_listed() {
-        assert_eq!(chosen(vec![copy(7)], None).unwrap().0, 7);
-        assert_eq!(chosen(vec![copy(7), copy(9)], Some(9)).unwrap().0, 9);
-        assert!(chosen(vec![], None).unwrap_err().to_string().contains("no copy"));
-        assert!(chosen(vec![copy(7)], Some(9)).unwrap_err().to_string().contains("process 9"));
-        let several = chosen(vec![copy(9), copy(7)], None).unwrap_err().to_string();
+        assert_eq!(the_only_one(vec![copy(7)]).unwrap().0, 7);
+        assert_eq!(of_process(vec![copy(7), copy(9)], 9).unwrap().0, 9);
+        assert!(the_only_one(vec![]).unwrap_err().to_string().contains("no copy"));
+        assert!(of_process(vec![copy(7)], 9).unwrap_err().to_string().contains("process 9"));
+        let several = the_only_one(vec![copy(9), copy(7)]).unwrap_err().to_string();
         assert!(several.contains("\n  7  does not answer\n  9  does"), "{several}");
     }
 }

@@ -11,6 +11,7 @@ use super::message::{Answer, Request, Status};
 use crate::applies::Hosts;
 use crate::console::Console;
 use crate::copy::output::CopyOutput;
+use crate::values::CopyName;
 
 /// Reason why the rate of a copy between two others cannot be changed.
 const BETWEEN_TWO: &str = "the data goes between two other hosts, where the rate cannot be changed; stop the copy and start it with another --rate";
@@ -19,6 +20,7 @@ const OLDER_SENDER: &str = "the sending end is an older icdc, which takes no cha
 
 /// Controls of a running copy (rate, pause), with the source of its state.
 pub(crate) struct Controls {
+    name: Option<CopyName>,
     sources: Vec<String>,
     destination: String,
     is_between_two: bool,
@@ -37,14 +39,16 @@ struct Wanted {
 }
 
 impl Controls {
-    /// Controls of a copy that begins with this rate.
+    /// Controls of a copy that begins with this rate, and has this name.
     pub(crate) fn new(
+        name: Option<CopyName>,
         (sources, destination): (&[Location], &Location),
         (ceiling, rate): (&Arc<UserCeiling>, RateSchedule),
         copy_output: &Arc<CopyOutput>,
         console: &Console,
     ) -> Self {
         Self {
+            name,
             sources: sources.iter().map(ToString::to_string).collect(),
             destination: destination.to_string(),
             is_between_two: Hosts::of(sources, destination).between_two,
@@ -53,6 +57,11 @@ impl Controls {
             console: console.clone(),
             wanted: Mutex::new(Wanted { rate, is_paused: false, is_told: false }),
         }
+    }
+
+    /// Name of the copy; `None` if it has none.
+    pub(super) fn name(&self) -> Option<&CopyName> {
+        self.name.as_ref()
     }
 
     /// Progress so far, in a line of text.
@@ -89,7 +98,9 @@ impl Controls {
                 self.change(format!("the limit of the rate is {rate} from now on"), |wanted| wanted.rate = rate)
             }),
             Request::Pause => {
-                let text = format!("paused; `icdc ctl {} resume` goes on", std::process::id());
+                let pid = std::process::id().to_string();
+                let named = self.name.as_ref().map_or(pid, |name| shell_words::quote(name.as_str()).into_owned());
+                let text = format!("paused; `icdc ctl {named} resume` goes on");
                 self.change(text, |wanted| wanted.is_paused = true)
             }
             Request::Resume => self.change("resumed".to_owned(), |wanted| wanted.is_paused = false),
@@ -122,6 +133,7 @@ impl Controls {
         };
         Status {
             pid: std::process::id(),
+            name: self.name.as_ref().map(|name| name.as_str().to_owned()),
             sources: self.sources.clone(),
             destination: self.destination.clone(),
             paused,

@@ -15,6 +15,7 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use super::controls::Controls;
 use super::message::{Request, receive, send};
+use super::names::HeldName;
 use super::place::{Bound, Place};
 
 /// Time limit of a read or a write of a request: whoever asks sends it at once.
@@ -25,19 +26,38 @@ const PAUSE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// A running thread that answers requests; it ends when this is dropped, and its socket is removed.
 pub(crate) struct Listener {
     bound: Option<Arc<Bound>>,
+    /// The name of the copy, if it has one; it goes after the socket.
+    _name: Option<HeldName>,
     /// Closed at the end, which the thread waits for.
     _ender: OwnedFd,
 }
 
 impl Listener {
-    /// Starts the thread. Where there is no place for a socket, the copy runs without one.
-    pub(crate) fn start(controls: &Arc<Controls>) -> Option<Self> {
+    /// Starts the thread. Where there is no place for a socket, a copy without a name runs without one.
+    ///
+    /// # Errors
+    /// The copy cannot have the name that it was given, as a sentence.
+    pub(crate) fn start(controls: &Arc<Controls>) -> Result<Option<Self>, String> {
         let bound = Place::make().and_then(|place| reached(place.listen())).map(Arc::new);
+        let Some(name) = controls.name() else { return Ok(Self::begin(controls, bound, None)) };
+        let unreached = || {
+            let name = name.as_str();
+            format!(
+                "--name {name}: this copy cannot listen to icdc ctl; name a directory of your own with XDG_RUNTIME_DIR, or leave --name out"
+            )
+        };
+        let bound = bound.ok_or_else(unreached)?;
+        let held = HeldName::take(name, &bound).inspect_err(|_| bound.remove())?;
+        Self::begin(controls, Some(bound), Some(held)).map(Some).ok_or_else(unreached)
+    }
+
+    /// Starts the thread that answers at `bound`; `None` if there is nothing to do, or it cannot start.
+    fn begin(controls: &Arc<Controls>, bound: Option<Arc<Bound>>, name: Option<HeldName>) -> Option<Self> {
         if bound.is_none() && !controls.depends_on_time() {
             return None;
         }
         let (ended, ender) = reached(rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from))?;
-        let listener = Self { bound: bound.clone(), _ender: ender };
+        let listener = Self { bound: bound.clone(), _name: name, _ender: ender };
         let controls = Arc::clone(controls);
         reached(icdc_limits::thread::start("ctl", move || attend(bound.as_deref(), &ended, &controls)))?;
         Some(listener)

@@ -52,6 +52,9 @@ pub(super) enum Answer {
 pub(super) struct Status {
     /// Process of the copy.
     pub(super) pid: u32,
+    /// Name that the copy was given; `None` if it has none.
+    #[serde(default)]
+    pub(super) name: Option<String>,
     pub(super) sources: Vec<String>,
     pub(super) destination: String,
     /// Whether the user has paused the copy.

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `command` | `icdc ctl`: which copy is meant, what is asked, what is printed |
 //! | `place` | the directories and names of the sockets |
+//! | `names` | names of copies, each held by one |
 //! | `message` | requests and answers: one JSON object in a line each |
 //! | `listener` | the thread of a copy that answers, and looks at the clock where the rate depends on it |
 //! | `controls` | what can be changed of a copy, and its state |
@@ -18,6 +19,7 @@ mod command;
 mod controls;
 mod listener;
 mod message;
+mod names;
 mod place;
 
 pub(crate) use command::run;

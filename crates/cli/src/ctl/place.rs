@@ -1,4 +1,5 @@
-//! The sockets of running copies: `PID@HOST` in a directory of the user's that no other may enter.
+//! The sockets of running copies: `PID@HOST` in a directory of the user's that no other may enter, where
+//! their names are, too.
 //!
 //! Directories are opened once and held, and sockets are reached by way of the descriptor: nobody can put
 //! another directory in its place, and the path of a socket, which may have 107 bytes, stays short.
@@ -105,6 +106,21 @@ impl Place {
         .collect()
     }
 
+    /// Connects to the copy of this host with this process number.
+    pub(super) fn connect(&self, pid: u32) -> io::Result<UnixStream> {
+        UnixStream::connect(self.path(name(pid).as_ref()))
+    }
+
+    /// Number by which the file system knows the socket of a process.
+    pub(super) fn inode_of(&self, pid: u32) -> io::Result<u64> {
+        Ok(fs::statat(&self.0, name(pid), AtFlags::SYMLINK_NOFOLLOW)?.st_ino)
+    }
+
+    /// The directory.
+    pub(super) fn directory(&self) -> &OwnedFd {
+        &self.0
+    }
+
     /// Path of a socket by way of the descriptor.
     fn path(&self, name: &OsStr) -> PathBuf {
         Path::new(&format!("/proc/self/fd/{}", self.0.as_raw_fd())).join(name)
@@ -113,11 +129,25 @@ impl Place {
 
 /// Name of the socket of a process: a home may be on several hosts.
 fn name(pid: u32) -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().replace('/', "_");
-    format!("{pid}@{host}")
+    format!("{pid}@{}", host())
+}
+
+/// Name of this host, as names of files have it.
+pub(super) fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().replace('/', "_")
 }
 
 impl Bound {
+    /// The directory of the socket.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Number by which the file system knows the socket.
+    pub(super) fn inode(&self) -> io::Result<u64> {
+        self.place.inode_of(std::process::id())
+    }
+
     /// Removes the socket, which takes no connections then.
     pub(super) fn remove(&self) {
         // One that stays is removed by whoever finds it.

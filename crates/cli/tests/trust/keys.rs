@@ -262,7 +262,11 @@ fn a_session_is_no_faster_than_its_line_says() {
     let own = own.arg(&page).arg("push").arg(daemon.location("in/own")).run().expect_code(0);
     assert!(own.text.contains("limited by rate ceiling") && !own.text.contains("far end's limit"), "{own}");
     let page = fs::read_to_string(page).unwrap();
-    assert!(page.contains("The far end&#39;s limit") || page.contains("The far end's limit") && page.contains("16.0 Mbit/s"), "{page}");
+    assert!(
+        page.contains("The far end&#39;s limit")
+            || page.contains("The far end's limit") && page.contains("16.0 Mbit/s"),
+        "{page}"
+    );
     let told = site.icdc(&["copy", "push"]).arg(daemon.location("in/told")).run().expect_code(0);
     assert!(told.text.contains("limited by the far end's limit (16.0 Mbit/s)"), "{told}");
     assert!(since.elapsed() >= least / 2, "fetched in {:?}", since.elapsed());

@@ -170,7 +170,11 @@ fn no_connection_takes_data_in_a_pause_and_ceilings_stay_as_they_were() {
             let pending = Pending { blocks_wait: true, ..Pending::default() };
             let observed = Observed { connections: &connections, ring: &NO_RING, pending: &pending, user };
             let actions = controller.on_tick(Time::ORIGIN, observed).actions;
-            (ceilings(&actions), controller.takes(FIRST, ByteCount::new(1), ByteCount::MAX), controller.paused_by().is_some())
+            (
+                ceilings(&actions),
+                controller.takes(FIRST, ByteCount::new(1), ByteCount::MAX),
+                controller.paused_by().is_some(),
+            )
         };
         assert_eq!(tick(Some(mbit(8))), (vec![(0, mbit(8))], true, false));
         assert_eq!(tick(Some(Rate::ZERO)), (vec![], false, true));
