@@ -7,7 +7,9 @@ use icdc_client::location::DAEMON_PORT;
 use icdc_hooks::{Target, TargetFileError};
 use icdc_protocol::Ports;
 use icdc_protocol::compression::MAX_LEVEL;
-use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_RING_BYTES, MAX_STREAMS, MAX_WINDOW};
+use icdc_protocol::limits::{
+    BLOCK_SIZE, MAX_CONGESTION_NAME, MAX_FILE_SIZE, MAX_MEASURE_NANOS, MAX_RING_BYTES, MAX_STREAMS, MAX_WINDOW,
+};
 use icdc_protocol::message::{Compress, Keep, MaxDelete, Preserve};
 use icdc_tcp::{Egress, Egresses};
 use icdc_units::{ByteCount, Prefix, Rate, Span};
@@ -101,6 +103,16 @@ pub(crate) fn copy_name(text: &str) -> Result<CopyName, String> {
         return Err(format!("{text} is a command of icdc ctl; take another name"));
     }
     Ok(CopyName(text.to_owned()))
+}
+
+/// Reads a place in a stream, as a number of bytes that ends with a block; an error says what is
+/// accepted.
+pub(crate) fn stream_place(text: &str) -> Result<ByteCount, String> {
+    let bytes = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten();
+    let bytes = bytes.filter(|bytes| bytes.is_multiple_of(BLOCK_SIZE as u64) && *bytes <= MAX_FILE_SIZE);
+    bytes.map(ByteCount::new).ok_or_else(|| {
+        format!("write 0 to begin, or a number of bytes that stream_durable has told: a multiple of {BLOCK_SIZE}")
+    })
 }
 
 /// Reads a rate limit, or `auto`; an error says what is accepted.
@@ -384,6 +396,15 @@ pub(crate) fn comment(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_in_streams_are_whole_blocks() {
+        assert_eq!(stream_place("0"), Ok(ByteCount::ZERO));
+        assert_eq!(stream_place("8388608"), Ok(ByteCount::from_mib(8)));
+        for wrong in ["", "5", "8MiB", "-4194304", "4194305", "18446744073709551616"] {
+            assert!(stream_place(wrong).unwrap_err().contains("stream_durable"), "{wrong}");
+        }
+    }
 
     #[test]
     fn names_of_copies_are_printable_and_no_numbers_or_commands() {

@@ -11,7 +11,7 @@ use icdc_protocol::message::TransferId;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Privileges, clock};
 use icdc_transfer::receiver::Output;
-use icdc_transfer::sender::Follow;
+use icdc_transfer::sender::{Follow, Input};
 use icdc_transfer::{Account, EventSink, Notary, Summary, WithinHost, sender};
 use icdc_trust::Identity;
 
@@ -43,7 +43,7 @@ pub fn copy(
     sender::check_choice(&options.send.choice).map_err(|error| CopyError::Usage(error.to_string()))?;
     let copied = dispatch(sources, destination, options, events, stop);
     copied.map_err(|error| match error {
-        error if options.has_stream() => error.of_stream(),
+        error if options.has_stream() => error.of_stream(options.input.as_ref().is_some_and(Input::is_kept)),
         error if options.receive.write_device => error.of_device(),
         error => error,
     })

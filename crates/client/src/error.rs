@@ -27,6 +27,11 @@ pub enum CopyError {
     /// A copy from or to a stream was interrupted, or its connection lost.
     #[error("{0}; a stream is not resumed: run all of the command again")]
     StreamBroken(String),
+    /// A copy from a stream that is kept unfinished was interrupted, or its connection lost.
+    #[error(
+        "{0}; what is durable of the stream is kept: continue it with --resume-stream and the last number that stream_durable has told"
+    )]
+    StreamKept(String),
     /// A copy into a device was interrupted, or its connection lost.
     #[error(
         "{0}; the device may have parts of its old and of its new contents until a run succeeds: run the same command again"
@@ -45,9 +50,11 @@ impl CopyError {
             Self::Usage(_) => FailureKind::Unusable,
             Self::Connect(error) => error.into(),
             Self::Refused(refusal) => refusal.kind.into(),
-            Self::Interrupted | Self::Lost(_) | Self::StreamBroken(_) | Self::DeviceUnfinished(_) => {
-                FailureKind::Interrupted
-            }
+            Self::Interrupted
+            | Self::Lost(_)
+            | Self::StreamBroken(_)
+            | Self::StreamKept(_)
+            | Self::DeviceUnfinished(_) => FailureKind::Interrupted,
             Self::Failed(_) => FailureKind::Failed,
         }
     }
@@ -62,12 +69,14 @@ impl CopyError {
         }
     }
 
-    /// This error, of a copy from or to a stream, which cannot be resumed.
+    /// This error, of a copy from or to a stream, which the same command does not resume; `is_kept`: what
+    /// is durable of it is kept.
     #[must_use]
-    pub(crate) fn of_stream(self) -> Self {
+    pub(crate) fn of_stream(self, is_kept: bool) -> Self {
+        let broken = if is_kept { Self::StreamKept } else { Self::StreamBroken };
         match self {
-            Self::Interrupted => Self::StreamBroken("interrupted".to_owned()),
-            Self::Lost(reason) => Self::StreamBroken(reason),
+            Self::Interrupted => broken("interrupted".to_owned()),
+            Self::Lost(reason) => broken(reason),
             other => other,
         }
     }

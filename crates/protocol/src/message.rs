@@ -5,9 +5,9 @@
 //! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Difference | Part | Pack | Compressed)*, (FileEnd | StreamEnd)*, DirEnd*, Totals, End, Goodbye
 //!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory), Removed* (of a move),
 //!                   OwnerNames* (of owners by name, ahead of the entries), NamesWanted* (of listed names),
-//!                   CandidateAnswer* (of a mirror), Holes* (for a Basis)
+//!                   CandidateAnswer* (of a mirror), Holes* (for a Basis), StreamFrom? (ahead of a stream)
 //! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Basis*, Resend*, Done*, Feedback*, UserCeiling*, Candidates* and Deletion* (of a mirror),
-//!                   Snapshot* (ahead of the last Deletion), Names* (for a NamesWanted), Receipt* (where one is asked for)
+//!                   Snapshot* (ahead of the last Deletion), Names* (for a NamesWanted), Receipt* (where one is asked for), StreamDurable* (of a stream)
 //! either way        Left, KeyCeiling* (from a daemon), Notice*, Ping, Interrupt, Abort
 //! of a listing      List (see [`ListMessage`])
 //! of a change       Change (see [`ChangeMessage`])
@@ -255,6 +255,19 @@ pub enum Message {
     /// may flow until the next one. Follows [`Accepted`](Self::Accepted), and each change, to an end that
     /// has [`Features::KEY_CEILING`].
     KeyCeiling(Option<Rate>),
+    /// The stream that is announced next is kept unfinished where the session ends early, and its first
+    /// block comes behind this many bytes, which an earlier session has left and the receiver has to hold;
+    /// zero begins one. To a receiver that has [`Features::STREAM_PLACES`].
+    StreamFrom {
+        /// A number of bytes in whole blocks.
+        bytes: u64,
+    },
+    /// This many bytes from the start of a stream are durable at the receiver. To a sender that has
+    /// [`Features::STREAM_PLACES`].
+    StreamDurable {
+        /// Number of bytes, more than was told before.
+        bytes: u64,
+    },
 }
 
 impl Message {
@@ -345,6 +358,8 @@ impl Message {
             Self::PassedReceipt(_) => "PassedReceipt",
             Self::UserCeiling(_) => "UserCeiling",
             Self::KeyCeiling(_) => "KeyCeiling",
+            Self::StreamFrom { .. } => "StreamFrom",
+            Self::StreamDurable { .. } => "StreamDurable",
         }
     }
 }

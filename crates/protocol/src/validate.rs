@@ -108,6 +108,13 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Ping => ("Ping", Ok(())),
         Message::UserCeiling(_) => ("UserCeiling", Ok(())),
         Message::KeyCeiling(_) => ("KeyCeiling", Ok(())),
+        Message::StreamFrom { bytes } => (
+            "StreamFrom",
+            require(*bytes <= MAX_FILE_SIZE && bytes.is_multiple_of(BLOCK_SIZE as u64), "no whole blocks of a file"),
+        ),
+        Message::StreamDurable { bytes } => {
+            ("StreamDurable", require((1..=MAX_FILE_SIZE).contains(bytes), "no part of a file"))
+        }
         Message::Confirmed => ("Confirmed", Ok(())),
         Message::Left { connection, .. } => ("Left", job::further(*connection)),
         Message::Interrupt => ("Interrupt", Ok(())),

@@ -200,6 +200,10 @@ impl Features {
     /// The end that requests takes changes of the limit of its key
     /// ([`KeyCeiling`](crate::Message::KeyCeiling)).
     pub const KEY_CEILING: Self = Self(1 << 19);
+    /// As the sender, the end takes what is durable of a stream
+    /// ([`StreamDurable`](crate::Message::StreamDurable)); as a receiver, it continues one that an earlier
+    /// session has left ([`StreamFrom`](crate::Message::StreamFrom)).
+    pub const STREAM_PLACES: Self = Self(1 << 20);
     /// The features of this release.
     pub const OURS: Self = Self(
         Self::DISKLESS.0
@@ -221,7 +225,8 @@ impl Features {
             | Self::PASSED_RECEIPTS.0
             | Self::USER_CEILING.0
             | Self::DEVICES.0
-            | Self::KEY_CEILING.0,
+            | Self::KEY_CEILING.0
+            | Self::STREAM_PLACES.0,
     );
 
     /// The set of these bits, whatever they mean.
@@ -276,6 +281,10 @@ impl Features {
             (
                 Self::STREAMS,
                 "the far end cannot take a stream of unknown length; upgrade icdc there, or write it to a file and copy that",
+            ),
+            (
+                Self::STREAM_PLACES,
+                "the far end cannot continue a stream; upgrade icdc there, or copy all of it without --resume-stream",
             ),
             (Self::CHANGES, "the far end cannot make, remove and rename items; upgrade icdc there"),
             (

@@ -62,7 +62,9 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Refused", "c2a94cc6"),
         ("Left", "93d7c101"),
         ("MaxRate", "db3edbb5"),
-        ("KeyCeiling", "00000000"),
+        ("StreamFrom", "2f6f5a61"),
+        ("StreamDurable", "c1501b5e"),
+        ("KeyCeiling", "d7250d22"),
         ("Notice", "dbe539f3"),
         ("Ping", "f6e2645d"),
         ("Interrupt", "1b2cb006"),
@@ -546,6 +548,8 @@ fn either_way() -> Vec<Message> {
     let rest = vec![
         Message::Left { connection: 3, frames: 1 << 33 },
         Message::MaxRate { bytes_per_second: 1_000_000 },
+        Message::StreamFrom { bytes: 8 << 20 },
+        Message::StreamDurable { bytes: (8 << 20) + 5 },
         Message::KeyCeiling(None),
         Message::KeyCeiling(Some(Rate::from_bits_per_second(8_000_000))),
         Message::Notice(Notice {

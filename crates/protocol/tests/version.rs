@@ -117,6 +117,7 @@ fn unknown_features_mean_nothing() {
         Features::PASSED_RECEIPTS,
         Features::USER_CEILING,
         Features::KEY_CEILING,
+        Features::STREAM_PLACES,
         Features::DEVICES,
     ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);

@@ -138,6 +138,11 @@ pub enum Event {
         /// Bytes that need not travel again.
         bytes: u64,
     },
+    /// More of the stream that is copied is durable at the destination.
+    StreamDurable {
+        /// Number of bytes from its start, those of earlier runs included.
+        bytes: u64,
+    },
     /// An item that a run without `--dry-run` would send.
     WouldSend {
         /// Path of the item; bytes that are not UTF-8 are replaced.

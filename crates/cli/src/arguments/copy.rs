@@ -15,7 +15,7 @@ use crate::chmod::{ModeChanges, mode_changes};
 use crate::owner_rules::{OwnerRules, owner_rules};
 use crate::values::{
     Congestion, CopyName, Shard, Streams, compress, congestion, copy_name, keep, max_delete, pause, preserve, ring,
-    shard, streams,
+    shard, stream_place, streams,
 };
 
 /// Group of the options after which the destination has nothing that the sources have not.
@@ -123,6 +123,12 @@ pub(crate) struct CopyArguments {
     /// Start over; ignore the data that an interrupted run left
     #[arg(long, help_heading = "What to copy and how")]
     pub(crate) no_resume: bool,
+
+    /// Keep standard input (SRC -) unfinished at the destination if the copy is interrupted. Standard input begins at
+    /// this byte of it, up to which a copy with this option has left it there: 0 begins, later numbers are those that
+    /// the event stream_durable of --json tells
+    #[arg(long, value_name = "OFFSET", value_parser = stream_place, help_heading = "What to copy and how")]
+    pub(crate) resume_stream: Option<ByteCount>,
 
     /// Skip files with equal size and modification time, and equal symbolic links; attributes that
     /// differ are set. Times are compared as exactly as the destination keeps them

@@ -19,6 +19,7 @@ const GROUPS: [(&str, &[&str]); 9] = [
             "copy_devices",
             "write_device",
             "no_resume",
+            "resume_stream",
             "if_running",
             "name",
             "plan",

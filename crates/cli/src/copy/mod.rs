@@ -52,6 +52,9 @@ pub(crate) const STOPPING: &str =
 /// Text printed at the first interrupt of a copy from or to a stream.
 const STOPPING_STREAM: &str = "stopping; a stream is not resumed (again: stop at once)";
 
+/// Text printed at the first interrupt of a copy from a stream that is kept unfinished.
+const STOPPING_KEPT: &str = "stopping; what is durable of the stream is kept for --resume-stream (again: stop at once)";
+
 /// Text printed at the first interrupt of a copy that follows its sources.
 const FINISHING: &str = "finishing with what has settled (again: stop)";
 
@@ -91,7 +94,11 @@ fn run_command(
             signals::watch_following(&follow.finish, &stop, console, is_paused, [FINISHING, STOPPING]);
         }
         None => {
-            let announcement = if plan.options.has_stream() { STOPPING_STREAM } else { STOPPING };
+            let announcement = match &plan.options.input {
+                Some(input) if input.is_kept() => STOPPING_KEPT,
+                _ if plan.options.has_stream() => STOPPING_STREAM,
+                _ => STOPPING,
+            };
             signals::watch_with_terminal(&stop, console, announcement);
         }
     }

@@ -22,6 +22,7 @@ const NAME: &str = "-";
 /// Other sources or options that a stream cannot be combined with, and standard input that is a terminal.
 pub(super) fn input(arguments: &CopyArguments, sources: &[OsString]) -> anyhow::Result<Option<Input>> {
     if !sources.iter().any(|source| source == NAME) {
+        ensure!(arguments.resume_stream.is_none(), "--resume-stream is for standard input: name - as the source");
         return Ok(None);
     }
     ensure!(
@@ -36,7 +37,11 @@ pub(super) fn input(arguments: &CopyArguments, sources: &[OsString]) -> anyhow::
     let input = stdin();
     ensure!(!input.is_terminal(), "standard input is a terminal: give it a file or a pipe, or name what to copy");
     let input = input.as_fd().try_clone_to_owned().context("standard input cannot be read")?;
-    Ok(Some(Input::new(File::from(input))))
+    let input = Input::new(File::from(input));
+    Ok(Some(match arguments.resume_stream {
+        Some(from) => input.continued(from),
+        None => input,
+    }))
 }
 
 /// Standard output, if it is the destination; `None` if not.

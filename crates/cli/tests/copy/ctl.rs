@@ -205,6 +205,97 @@ fn the_socket_of_a_copy_that_was_killed_is_ignored_and_removed() {
     assert_eq!(sockets(&site), 0);
 }
 
+/// A copy with this name, which runs.
+fn start_named(site: &Site, name: &str, to: &str) -> Run {
+    let words = ["copy", "--json", "--rate", RATE, "--name", name, "source", &format!("into/{to}")];
+    let run = unprivileged(site).args(words).start();
+    assert!(run.wait_for_bytes(MIB), "{}", run.finish());
+    run
+}
+
+#[test]
+fn a_copy_is_reached_by_its_name_and_by_its_process_and_listed_with_both() {
+    let site = unprivileged_site();
+    let (nightly, other) = (start_named(&site, "nightly run", "first"), start(&site, "second"));
+    let ctl = |words: &[&str]| unprivileged(&site).arg("ctl").args(words).run();
+    let paused = ctl(&["nightly run", "pause"]).expect_code(0);
+    assert!(
+        paused.text.contains("nightly run (process ") && paused.text.contains("ctl 'nightly run' resume"),
+        "{paused}"
+    );
+    for named in ["nightly run", &pid(&nightly)] {
+        let status = ctl(&[named, "status", "--json"]).expect_code(0);
+        let status = status.events.first().unwrap();
+        assert_eq!((&status["name"], &status["paused"]), (&"nightly run".into(), &true.into()), "{status}");
+    }
+    let own = ctl(&[&pid(&other), "status", "--json"]).expect_code(0);
+    assert_eq!((&own.events[0]["name"], &own.events[0]["paused"]), (&Value::Null, &false.into()), "{own}");
+    let several = ctl(&["status"]).expect_code(2);
+    assert!(several.stderr.contains(&format!("{}  nightly run  source -> into/first", pid(&nightly))), "{several}");
+    let unknown = ctl(&["nightly", "status"]).expect_code(2);
+    assert!(unknown.stderr.contains("has the name nightly"), "{unknown}");
+    ctl(&["nightly run", "rate", "auto"]).expect_code(0);
+    ctl(&["nightly run", "resume"]).expect_code(0);
+    nightly.finish().expect_code(0);
+    ctl(&[&pid(&other), "stop"]).expect_code(0);
+    other.finish().expect_code(4);
+    assert_eq!(sockets(&site), 0, "sockets or names stay");
+}
+
+#[test]
+fn a_name_belongs_to_one_running_copy_and_to_nobody_once_that_is_gone() {
+    let site = unprivileged_site();
+    let again = |to: &str| {
+        let words = ["copy", "--json", "--name", "nightly", "source", &format!("into/{to}")];
+        unprivileged(&site).args(words).run()
+    };
+    let first = start_named(&site, "nightly", "first");
+    let refused = again("refused").expect_code(2);
+    assert!(refused.stderr.contains("has this name") && refused.stderr.contains(&pid(&first)), "{refused}");
+    assert!(!site.path("into/refused").exists());
+    // Neither the file nor the socket of one that was killed is in the way.
+    first.kill();
+    let none = unprivileged(&site).args(["ctl", "nightly", "status"]).run().expect_code(2);
+    assert!(none.stderr.contains("has the name nightly"), "{none}");
+    again("second").expect_code(0);
+    let stopped = start_named(&site, "nightly", "third");
+    unprivileged(&site).args(["ctl", "nightly", "stop"]).run().expect_code(0);
+    stopped.finish().expect_code(4);
+    again("fourth").expect_code(0);
+}
+
+#[test]
+fn of_copies_that_take_a_name_at_once_one_has_it() {
+    let site = unprivileged_site();
+    let start = |number: usize| {
+        let words = ["copy", "--json", "--rate", RATE, "--name", "one", "source", &format!("into/{number}")];
+        unprivileged(&site).args(words).start()
+    };
+    let runs: Vec<_> = (0..6).map(start).collect();
+    let codes: Vec<_> = runs.into_iter().map(|run| run.finish().code).collect();
+    assert!(codes.contains(&Some(0)) && codes.iter().all(|code| matches!(code, Some(0 | 2))), "{codes:?}");
+    assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 1, "{codes:?}");
+}
+
+#[test]
+fn what_is_no_name_is_refused() {
+    let site = Site::new();
+    data::file(&site.path("source"), 1, 4);
+    for (name, reason) in
+        [("a/b", "no /"), ("", "1 to 64"), ("4711", "a process"), ("status", "command of icdc ctl"), ("ä", "ASCII")]
+    {
+        let refused = site.icdc(&["copy", "--name", name, "source", "copy"]).run().expect_code(2);
+        assert!(refused.stderr.contains(reason), "{name}: {refused}");
+    }
+    // Where nobody can reach it, a name is no use.
+    fs::write(site.path("file"), "").unwrap();
+    let mut command = site.icdc(&["copy", "--name", "nightly", "source", "copy"]);
+    if !is_root() {
+        let refused = command.env("XDG_RUNTIME_DIR", site.path("file")).env("HOME", site.path("missing")).run();
+        assert!(refused.expect_code(2).stderr.contains("cannot listen"));
+    }
+}
+
 #[test]
 fn a_copy_runs_without_a_socket_where_there_is_no_place_for_one() {
     let site = unprivileged_site();

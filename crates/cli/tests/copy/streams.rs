@@ -145,6 +145,165 @@ fn a_stream_whose_far_end_is_killed_leaves_no_file() {
     assert_no_leftovers(streams.routed.site.root());
 }
 
+/// Number of bytes that the last event told as durable.
+fn durable(ended: &Ended) -> u64 {
+    ended.all("stream_durable").last().map_or(0, |event| event["bytes"].as_u64().unwrap())
+}
+
+/// Whether the events of a stream's durable bytes grow, and end with this number.
+fn assert_durable(ended: &Ended, bytes: u64) {
+    let told: Vec<_> = ended.all("stream_durable").map(|event| event["bytes"].as_u64().unwrap()).collect();
+    assert!(told.windows(2).all(|pair| pair[0] < pair[1]) && told.last() == Some(&bytes), "{bytes}: {told:?} {ended}");
+}
+
+impl Streams {
+    /// Copies the start of a stream that is kept, whose far end or this one is killed, or which is
+    /// interrupted, once some of it is durable.
+    fn cut_off(&self, options: &[&str], bytes: &[u8], by: Cut) -> u64 {
+        let (run, mut input) = self.piped_from(options, "copy");
+        let most = bytes.len() as u64;
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(input.write_all(bytes)));
+            let is_some =
+                |event: &serde_json::Value| event["type"] == "stream_durable" && event["bytes"].as_u64() > Some(BLOCK);
+            assert!(run.wait_for(is_some), "{}", run.finish());
+            let ended = match by {
+                Cut::Near => run.kill(),
+                Cut::Far => {
+                    rustix::process::kill_process(run.far_end().unwrap(), Signal::KILL).unwrap();
+                    run.finish().expect_code(4)
+                }
+                Cut::Stop => {
+                    run.signal(Signal::INT);
+                    let ended = run.finish().expect_code(4);
+                    assert!(ended.stderr.contains("--resume-stream"), "{ended}");
+                    ended
+                }
+            };
+            assert!(durable(&ended) <= most);
+            durable(&ended)
+        })
+    }
+
+    fn continued_from(&self, from: u64, bytes: &[u8]) -> Ended {
+        self.copied_from(&["--resume-stream", &from.to_string()], &bytes[from as usize..], "copy")
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    Near,
+    Far,
+    Stop,
+}
+
+#[test]
+fn what_is_durable_of_a_stream_is_told_and_all_of_it_at_the_end() {
+    for route in [Route::Local, Route::Push, Route::ToDaemon] {
+        let streams = Streams::new(route);
+        for length in [2 * BLOCK, 5 * BLOCK + 77] {
+            for options in [&["--resume-stream", "0"][..], &[]] {
+                let bytes = noise(length, length);
+                let ended = streams.copied_from(options, &bytes, "copy").expect_code(0);
+                assert_durable(&ended, length);
+                assert!(fs::read(streams.routed.path("copy")).unwrap() == bytes, "{route:?}");
+            }
+        }
+        assert_no_leftovers(streams.routed.site.root());
+    }
+}
+
+#[test]
+fn a_stream_that_was_cut_off_goes_on_from_what_was_told_as_durable() {
+    let bytes = noise(30 * BLOCK + 5, 8);
+    for (route, by) in [
+        (Route::Local, Cut::Near),
+        (Route::Push, Cut::Far),
+        (Route::Push, Cut::Stop),
+        (Route::ToDaemon, Cut::Near),
+        (Route::ToDaemon, Cut::Stop),
+    ] {
+        let streams = Streams::new(route);
+        let options = ["--resume-stream", "0", "--rate", "400mbit"];
+        let told = streams.cut_off(&options, &bytes[..20 * BLOCK as usize], by);
+        assert!(told >= BLOCK && told.is_multiple_of(BLOCK), "{route:?} {by:?}: {told}");
+        let copy = streams.routed.path("copy");
+        assert!(!fs::exists(&copy).unwrap(), "{route:?} {by:?}");
+        let ended = streams.continued_from(told, &bytes).expect_code(0);
+        assert!(fs::read(&copy).unwrap() == bytes, "{route:?} {by:?}");
+        assert_eq!(ended.summary()["digest"], blake3::hash(&bytes).to_hex().as_str(), "{ended}");
+        assert_eq!(ended.number("bytes_sent"), bytes.len() as u64 - told, "{ended}");
+        assert_durable(&ended, bytes.len() as u64);
+        assert_no_leftovers(streams.routed.site.root());
+    }
+}
+
+#[test]
+fn a_stream_may_go_on_from_an_earlier_place_with_other_bytes_and_be_cut_off_again() {
+    let streams = Streams::new(Route::ToDaemon);
+    let options = ["--resume-stream", "0", "--rate", "80mbit"];
+    let told = streams.cut_off(&options, &noise(20 * BLOCK, 1), Cut::Stop);
+    // The first block stays, and others come in place of those behind it, not all of which are there yet.
+    let mut bytes = noise(30 * BLOCK + 9, 2);
+    bytes[..BLOCK as usize].copy_from_slice(&noise(BLOCK, 1));
+    let options = ["--resume-stream", &BLOCK.to_string(), "--rate", "80mbit"];
+    let again = streams.cut_off(&options, &bytes[BLOCK as usize..10 * BLOCK as usize], Cut::Near);
+    assert!(again > BLOCK, "{told} {again}");
+    let beyond = streams.continued_from(25 * BLOCK, &bytes).expect_code(1);
+    assert!(beyond.stderr.contains("bytes of the unfinished stream are there"), "{beyond}");
+    streams.continued_from(again, &bytes).expect_code(0);
+    assert!(fs::read(streams.routed.path("copy")).unwrap() == bytes);
+    assert_no_leftovers(streams.routed.site.root());
+}
+
+#[test]
+fn a_place_that_the_far_end_does_not_hold_is_refused_and_what_is_there_stays() {
+    for route in [Route::Local, Route::Push] {
+        let streams = Streams::new(route);
+        let bytes = noise(12 * BLOCK + 1, 3);
+        let nothing = streams.continued_from(BLOCK, &bytes).expect_code(1);
+        assert!(nothing.stderr.contains("0 bytes of the unfinished stream are there"), "{route:?}: {nothing}");
+        let options = ["--resume-stream", "0", "--rate", "80mbit"];
+        let told = streams.cut_off(&options, &bytes[..12 * BLOCK as usize], Cut::Stop);
+        let refused = streams.copied_from(&["--resume-stream", &(90 * BLOCK).to_string()], b"x", "copy").expect_code(1);
+        assert!(refused.stderr.contains("--resume-stream 0"), "{route:?}: {refused}");
+        let empty = streams.copied_from(&["--resume-stream", &told.to_string()], b"", "copy").expect_code(1);
+        assert!(empty.stderr.contains("ended before its first byte"), "{route:?}: {empty}");
+        assert!(!fs::exists(streams.routed.path("copy")).unwrap(), "{route:?}");
+        streams.continued_from(told, &bytes).expect_code(0);
+        assert!(fs::read(streams.routed.path("copy")).unwrap() == bytes, "{route:?}");
+    }
+}
+
+#[test]
+fn a_stream_is_not_continued_behind_data_that_have_changed_on_the_disk() {
+    let streams = Streams::new(Route::Push);
+    let bytes = noise(12 * BLOCK + 1, 3);
+    let options = ["--resume-stream", "0", "--rate", "80mbit"];
+    let told = streams.cut_off(&options, &bytes[..12 * BLOCK as usize], Cut::Stop);
+    let left = crate::support::leftovers(streams.routed.site.root());
+    let part = left.iter().find(|path| path.to_string_lossy().ends_with(".part")).unwrap();
+    let file = File::options().write(true).open(part).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"rot", 100).unwrap();
+    drop(file);
+    let ended = streams.continued_from(told, &bytes);
+    assert!(ended.code != Some(0) && !fs::exists(streams.routed.path("copy")).unwrap(), "{ended}");
+}
+
+#[test]
+fn only_standard_input_is_continued_and_from_whole_blocks() {
+    let streams = Streams::new(Route::Local);
+    fs::write(streams.routed.path("file"), "x").unwrap();
+    for (words, reason) in [
+        (&["--resume-stream", "0", "file", "copy"][..], "for standard input"),
+        (&["--resume-stream", "5", "-", "copy"], "stream_durable"),
+        (&["--resume-stream", "4MiB", "-", "copy"], "stream_durable"),
+    ] {
+        let run = streams.command(words).start().finish().expect_code(2);
+        assert!(run.stderr.contains(reason), "{words:?}: {run}");
+    }
+}
+
 #[test]
 fn a_drop_box_takes_a_stream_and_replaces_nothing() {
     let site = Site::new();

@@ -588,6 +588,19 @@ fn claimed_sizes_cost_neither_memory_nor_time() {
 }
 
 #[test]
+fn a_stream_is_continued_from_one_place_of_whole_blocks() {
+    let scene = Scene::new();
+    scene.refused("continues a stream from two places", |peer| {
+        peer.say(Message::StreamFrom { bytes: 0 });
+        peer.say(Message::StreamFrom { bytes: 4 << 20 });
+    });
+    scene.refused("no whole blocks of a file", |peer| {
+        peer.say(Message::StreamFrom { bytes: 5 });
+    });
+    scene.assert_well();
+}
+
+#[test]
 fn announced_entries_are_bounded() {
     let scene = Scene::new();
     scene.refused("more entries are announced than may be pending", |peer| {

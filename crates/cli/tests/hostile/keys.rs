@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_RING_BYTES;
 use icdc_protocol::message::{
-    EntryKind, Job, Parent, Preserve, Ready, ReceiveOptions, RefusalKind, SendOptions, SourceKind, Transfer, Want,
-    Wants,
+    EntryKind, Job, Parent, Preserve, Ready, ReceiveOptions, RefusalKind, Request, SendOptions, SourceKind, Transfer,
+    Want, Wants,
 };
+use icdc_protocol::{Features, Message};
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::ByteCount;
 
@@ -211,19 +211,42 @@ fn a_key_does_not_lift_the_limit_of_its_own_rate() {
     data::file(&scene.site.path("root/large"), 12 * MIB, 1);
     let limited = Identity::generate();
     scene.add_line("rights=r,max-rate=32mbit", limited.public());
-    let mut peer = Peer::connect_as(&limited, &scene.daemon);
-    let options = SendOptions { streams: Some(1), ..SendOptions::default() };
-    peer.ask(transfer(), Transfer::Send { sources: vec![b"large".to_vec()], options });
-    peer.say(Message::MaxRate { bytes_per_second: u64::MAX });
-    peer.say(Message::Ready(Ready { resuming: false, ring_blocks: 16 }));
-    peer.hear_of(|message| matches!(message, Message::Entries(_)).then_some(()));
-    peer.say(Message::Wants(Wants { first: 0, answers: vec![Want::All] }));
-    // What the first block needs is a start, and what sockets hold has left before.
-    peer.hear_of(|message| matches!(message, Message::Block(_)).then_some(()));
-    let began = Instant::now();
-    peer.hear_of(|message| matches!(message, Message::FileEnd(_)).then_some(()));
-    let rate = 8.0 * 8.0 * MIB as f64 / began.elapsed().as_secs_f64();
-    assert!(rate < 2.0 * 32e6, "{rate} bit/s where 32 Mbit/s are allowed");
+    for lifting in [Message::MaxRate { bytes_per_second: u64::MAX }, Message::KeyCeiling(None)] {
+        let mut peer = Peer::connect_as(&limited, &scene.daemon);
+        let options = SendOptions { streams: Some(1), ..SendOptions::default() };
+        peer.ask(transfer(), Transfer::Send { sources: vec![b"large".to_vec()], options });
+        peer.say(lifting);
+        peer.say(Message::Ready(Ready { resuming: false, ring_blocks: 16 }));
+        peer.hear_of(|message| matches!(message, Message::Entries(_)).then_some(()));
+        peer.say(Message::Wants(Wants { first: 0, answers: vec![Want::All] }));
+        // What the first block needs is a start, and what sockets hold has left before.
+        peer.hear_of(|message| matches!(message, Message::Block(_)).then_some(()));
+        let began = Instant::now();
+        peer.hear_of(|message| matches!(message, Message::FileEnd(_)).then_some(()));
+        let rate = 8.0 * 8.0 * MIB as f64 / began.elapsed().as_secs_f64();
+        assert!(rate < 2.0 * 32e6, "{rate} bit/s where 32 Mbit/s are allowed");
+    }
+}
+
+#[test]
+fn an_end_that_takes_no_changes_of_its_limit_is_told_the_highest_and_others_the_present_one() {
+    let scene = Scene::new();
+    data::file(&scene.site.path("root/large"), MIB, 1);
+    let limited = Identity::generate();
+    scene.add_line("rights=r,max-rate=\"00:00-24:00=16mbit, else=32mbit\"", limited.public());
+    let told = |features| {
+        let mut peer = Peer::connect_as(&limited, &scene.daemon);
+        let job = Transfer::Send { sources: vec![b"large".to_vec()], options: SendOptions::default() };
+        peer.say(Message::Request(Request { features, ..Request::new(transfer(), job) }));
+        peer.hear_of(|message| match message {
+            Message::MaxRate { .. } | Message::KeyCeiling(_) => Some(message.clone()),
+            _ => None,
+        })
+    };
+    // Later ones have a share of it.
+    assert_eq!(told(Features::OURS), Message::KeyCeiling("16mbit".parse().ok()));
+    let older = Features::OURS.without(Features::KEY_CEILING);
+    assert_eq!(told(older), Message::MaxRate { bytes_per_second: 4_000_000 });
 }
 
 #[test]

@@ -29,7 +29,7 @@ impl Scene {
         let site = Site::new();
         site.directory("root");
         data::file(&site.path("big"), SIZE, 1);
-        fs::copy(site.path("big"), site.path("root/big")).unwrap();
+        succeed(Command::new("cp").arg("-p").arg(site.path("big")).arg(site.path("root/big")));
         let options = format!("root=\"{}\",rights=rw{options}", site.path("root").display());
         let daemon = Daemon::adapted(&site, &options, |command| adapt(&site, command));
         Self { site, daemon }

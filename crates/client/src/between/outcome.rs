@@ -12,9 +12,11 @@ pub fn refusal(error: &CopyError) -> Refusal {
         CopyError::Usage(_) => RefusalKind::Path,
         CopyError::Connect(_) => RefusalKind::Busy,
         CopyError::Refused(refusal) => refusal.kind,
-        CopyError::Interrupted | CopyError::StreamBroken(_) | CopyError::DeviceUnfinished(_) | CopyError::Lost(_) => {
-            RefusalKind::Interrupted
-        }
+        CopyError::Interrupted
+        | CopyError::StreamBroken(_)
+        | CopyError::StreamKept(_)
+        | CopyError::DeviceUnfinished(_)
+        | CopyError::Lost(_) => RefusalKind::Interrupted,
         CopyError::Failed(_) => RefusalKind::Internal,
     };
     Refusal { kind, reason: clip(error.to_string()) }

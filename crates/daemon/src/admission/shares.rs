@@ -211,11 +211,11 @@ mod tests {
             for _ in 0..25 {
                 let running = self.tries.keys().copied().collect();
                 self.shares.share_out(&running, &self.elsewhere, &self.limits, self.now);
-                self.now = self.now + Span::from_millis(200);
+                self.now += Span::from_millis(200);
                 for (id, tries) in &self.tries {
                     let share = self.shares.share(id).map_or(u64::MAX, Rate::as_bits_per_second);
                     let moved = self.moved.entry(*id).or_default();
-                    *moved += share.min(*tries) / 8 / 5;
+                    *moved = moved.saturating_add(share.min(*tries) / 8 / 5);
                     self.shares.note(id, ByteCount::new(*moved), self.now);
                 }
                 self.check();

@@ -39,6 +39,8 @@ impl Daemon {
             root: None,
             authorized_keys: directory.join("authorized_keys"),
             identity: directory.join("identity"),
+            max_rate: None,
+            reread_max_rate: || Ok(None),
             congestion: AllowedCongestion::Named(Vec::new()),
             audit: None,
             metrics: None,

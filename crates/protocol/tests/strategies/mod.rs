@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use icdc_filter::{Effect, Rule};
 use icdc_protocol::compression::MAX_LEVEL;
 use icdc_protocol::limits::{
-    MAX_BINS, MAX_CANDIDATES, MAX_DISKLESS_BYTES, MAX_FILE_SIZE, MAX_LISTED_AHEAD, MAX_MEASURE_NANOS, MAX_NAME,
-    MAX_STREAMS, MAX_WINDOW, MIN_DISKLESS_BYTES, PACK_FILE_LIMIT, PART_SIZE,
+    BLOCK_SIZE, MAX_BINS, MAX_CANDIDATES, MAX_DISKLESS_BYTES, MAX_FILE_SIZE, MAX_LISTED_AHEAD, MAX_MEASURE_NANOS,
+    MAX_NAME, MAX_STREAMS, MAX_WINDOW, MIN_DISKLESS_BYTES, PACK_FILE_LIMIT, PART_SIZE,
 };
 use icdc_protocol::measure;
 use icdc_protocol::message::*;
@@ -169,6 +169,8 @@ fn from_receiver() -> impl Strategy<Value = Message> {
         place().prop_map(Message::Placed),
         rate().prop_map(Message::UserCeiling),
         rate().prop_map(Message::KeyCeiling),
+        (0..1000_u64).prop_map(|blocks| Message::StreamFrom { bytes: blocks * BLOCK_SIZE as u64 }),
+        (1..=MAX_FILE_SIZE).prop_map(|bytes| Message::StreamDurable { bytes }),
         deletion().prop_map(Message::Deletion),
         listed_names().prop_map(Message::Names),
         candidates().prop_map(Message::Candidates),

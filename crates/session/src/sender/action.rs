@@ -34,7 +34,12 @@ pub enum Action {
     /// Read a stream to its end and send its blocks in order, then
     /// [`on_stream_ended`](super::Sender::on_stream_ended); or
     /// [`on_unreadable`](super::Sender::on_unreadable) where it cannot be read to its end.
-    ReadStream(EntryId),
+    ReadStream {
+        /// Id of the stream.
+        id: EntryId,
+        /// Blocks that the receiver holds of an earlier session's stream; `None` for none.
+        held: Option<BlockMap>,
+    },
     /// Read and send the next blocks of a large file, those that are described as their
     /// differences: up to the last of them, or with `complete` to the end of the file. Then
     /// [`on_description_read`](super::Sender::on_description_read).

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use icdc_protocol::block_map::{BlockMap, block_count};
 use icdc_protocol::digest::{self, TreeHasher};
-use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
+use icdc_protocol::limits::{MAX_FILE_SIZE, MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{
     Basis, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, ItemEnd, Kept, Parent, StreamEnd, Streamed,
     Totals,
@@ -99,6 +99,11 @@ impl Item {
             | EntryKind::Special(_)
             | EntryKind::Stream => ByteCount::ZERO,
         }
+    }
+
+    /// Length of the item's contents in bytes; of a stream, the most that it may have.
+    fn longest(&self) -> u64 {
+        if self.entry.kind == EntryKind::Stream { MAX_FILE_SIZE } else { self.size().as_u64() }
     }
 
     /// Whether the item has contents: a regular file, or a stream that becomes one.
@@ -429,7 +434,7 @@ impl Ledger {
     /// false if there is no such block, or the receiver has named more blocks than it holds.
     pub(super) fn resend(&mut self, id: EntryId, index: u32) -> Option<bool> {
         let open = self.open_mut(id)?;
-        let known = open.resendable > 0 && index < block_count(open.item.size().as_u64());
+        let known = open.resendable > 0 && index < block_count(open.item.longest());
         open.resendable = open.resendable.saturating_sub(1);
         Some(known)
     }
@@ -469,7 +474,7 @@ impl Ledger {
             open.stage = ItemStage::Announced { held: None };
         }
         let Open { item, resendable, stage: ItemStage::Announced { held }, .. } = open else { return false };
-        let map = held.get_or_insert_with(|| BlockMap::new(item.size().as_u64()));
+        let map = held.get_or_insert_with(|| BlockMap::new(item.longest()));
         let all_known = (0..)
             .zip(values)
             .all(|(number, value)| first.checked_add(number).is_some_and(|index| map.insert(index, *value).is_ok()));

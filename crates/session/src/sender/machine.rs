@@ -199,6 +199,12 @@ impl Sender {
         Grant::Later
     }
 
+    /// Tells the receiver that the stream which is announced next begins behind this many bytes of one
+    /// that an earlier session has left, zero for a new one, and is left in the same way.
+    pub fn continue_stream(&mut self, bytes: u64) {
+        self.queue(Message::StreamFrom { bytes });
+    }
+
     /// Announces an entry, once there is [room](Self::request); returns its id. A directory is to
     /// be [left](Self::leave_directory) when everything in it has been announced.
     pub fn announce(&mut self, found: Found) -> EntryId {

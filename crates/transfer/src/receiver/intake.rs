@@ -182,6 +182,7 @@ impl Intake<'_> {
             Message::Notice(notice) => {
                 self.shared.noticed.lock().expect("no panic while notices are noted").replace(notice);
             }
+            Message::StreamFrom { bytes } => self.stream_from(bytes)?,
             Message::NamesWanted { pass } => self.names_wanted(pass)?,
             Message::Ping => {}
             Message::Connections { wanted } => {
@@ -210,6 +211,13 @@ impl Intake<'_> {
             }
         }
         Ok(Flow::Continue)
+    }
+
+    /// Notes the place from which the sender continues the stream that it announces next; an error where
+    /// it has told another one.
+    fn stream_from(&self, bytes: u64) -> Result<(), SessionError> {
+        let noted = self.shared.stream_from.set(ByteCount::new(bytes));
+        noted.map_err(|_| SessionError::Protocol("continues a stream from two places".into()))
     }
 
     /// Queues the next names of the list for the sender, which asks for them in this pass; an error

@@ -9,7 +9,7 @@ use icdc_disk::tree::{Directory, Metadata, Name, umask};
 use icdc_disk::{DiskFile, sparse};
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::block_map::block_count;
-use icdc_protocol::limits::BLOCK_SIZE;
+use icdc_protocol::limits::{BLOCK_SIZE, MAX_FILE_SIZE};
 use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, ReceiveOptions, Streamed};
 use icdc_session::SessionError;
 use icdc_session::receiver::files::{Length, Opened};
@@ -81,8 +81,11 @@ impl Plan {
     fn begin(&self, shared: &Shared<'_>) -> Result<(Unfinished, bool), Failure> {
         let Self { directory, name, header, locked, .. } = self;
         let shown = self.path();
-        let is_journaled =
-            header.size > BLOCK_SIZE as u64 && shared.options.diskless.is_none() && shared.order.output.is_none();
+        let is_found_again = match self.length() {
+            Length::Known(size) => size > ByteCount::from(BLOCK_SIZE),
+            Length::Stream => shared.stream_from.get().is_some(),
+        };
+        let is_journaled = is_found_again && shared.options.diskless.is_none() && shared.order.output.is_none();
         let mut has_waited = false;
         for _ in 0..leftovers::CLAIMS {
             // One that another process is writing must not be taken away from it.
@@ -203,9 +206,9 @@ impl LargeFile {
         })
     }
 
-    /// Length of the complete file; zero of a stream that has not ended.
+    /// Length of the complete file; of a stream that has not ended, the most that it may have.
     pub(super) fn size(&self) -> ByteCount {
-        self.size
+        if self.entry.kind == EntryKind::Stream { ByteCount::new(MAX_FILE_SIZE) } else { self.size }
     }
 
     /// Final path of the file, printable, for messages.

@@ -188,6 +188,16 @@ impl FileJournal {
         Ok(Self { codec, file, length: block_journal::HEADER_LENGTH as u64 })
     }
 
+    /// Drops everything from the journal but these blocks, durably: the others are about to be replaced.
+    pub(super) fn keep_only(&mut self, blocks: &BlockMap) -> io::Result<()> {
+        let records = blocks.iter().flat_map(|(index, value)| self.codec.record(index, &value));
+        let bytes: Vec<u8> = self.codec.header().iter().copied().chain(records).collect();
+        self.file.write_all_at(&bytes, 0)?;
+        self.file.set_len(bytes.len() as u64)?;
+        self.length = bytes.len() as u64;
+        self.file.sync_all()
+    }
+
     /// Appends durable blocks (index and digest) to the journal.
     pub(super) fn append(&mut self, blocks: &[(u32, Digest)]) -> io::Result<()> {
         let bytes: Vec<u8> = blocks.iter().flat_map(|(index, value)| self.codec.record(*index, value)).collect();

@@ -186,6 +186,7 @@ fn receive(
         asked: Mutex::default(),
         noticed: Mutex::default(),
         place: OnceLock::new(),
+        stream_from: OnceLock::new(),
         device: OnceLock::new(),
         owners,
         digests,

@@ -138,6 +138,9 @@ pub(super) struct Shared<'a> {
     pub(super) noticed: Mutex<Notices>,
     /// Place of the source at the destination, for further sessions of the run.
     pub(super) place: OnceLock<SourcePosition>,
+    /// Number of bytes of an unfinished stream behind which the sender continues it, zero where it begins
+    /// one that is kept; empty where streams are not kept unfinished.
+    pub(super) stream_from: OnceLock<ByteCount>,
     /// The device into which the only file is written, once it is claimed; empty where files are
     /// written.
     pub(super) device: OnceLock<Device>,

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, Sender as Channel, TryRecvError};
 use icdc_disk::{Block, Completion, Engine, Job, open_engine};
+use icdc_protocol::Features;
 use icdc_protocol::block_map::{block_length, block_offset};
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{BlockHeader, Digest, EntryId, Message, NoticeKind, Ready, Streamed};
@@ -185,6 +186,11 @@ impl Store<'_> {
                 }
             }
             Action::Durable(bytes) => self.shared.tally().on_durable(bytes),
+            Action::StreamDurable { bytes, .. } => {
+                if self.shared.peer().has(Features::STREAM_PLACES) {
+                    self.shared.reply(Message::StreamDurable { bytes: bytes.as_u64() });
+                }
+            }
             Action::Probe => {
                 let ring_blocks = self.shared.pool.capacity() as u32;
                 let number = self.shared.ask(Ready { resuming: false, ring_blocks });

@@ -66,7 +66,7 @@ pub(super) enum ReadJob {
     /// Waits for the receiver's descriptions of what it has of a file, besides these blocks.
     Compared(EntryId, Option<BlockMap>),
     /// Reads a stream to its end.
-    Stream(EntryId),
+    Stream(EntryId, Option<BlockMap>),
     /// Reads the blocks of a file that the receiver has described.
     Described(Basis),
     /// Reads one block again for a retransmission.
@@ -388,11 +388,14 @@ impl<'a> Executor<'a> {
                 let job = if described { ReadJob::Compared(id, held) } else { ReadJob::File(id, held) };
                 read(state, id, job);
             }
-            Action::ReadStream(id) => {
+            Action::ReadStream { id, held } => {
+                if let Some(held) = &held {
+                    outside.events.push(Event::Resumed { bytes: held.bytes() });
+                }
                 if let Some(file) = growing(state, id) {
                     grow(state, GrowJob::File(id, file));
                 } else if let Some(Jobs { reads, .. }) = &state.jobs {
-                    let _ = reads[0].send(ReadJob::Stream(id));
+                    let _ = reads[0].send(ReadJob::Stream(id, held));
                 }
             }
             Action::ReadDescribed(basis) => {
@@ -405,7 +408,8 @@ impl<'a> Executor<'a> {
                 if growing(state, id).is_some() {
                     grow(state, GrowJob::Again(id, index));
                 } else if !read(state, id, ReadJob::Again(id, index)) {
-                    state.machine.on_unreadable(clock::now(), id, read_once());
+                    let is_kept = self.input.as_ref().is_some_and(Input::is_kept);
+                    state.machine.on_unreadable(clock::now(), id, read_once(is_kept));
                 }
             }
             Action::Compare(candidates) => {

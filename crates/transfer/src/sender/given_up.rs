@@ -32,8 +32,14 @@ pub(super) fn unreadable(reason: String) -> GivenUp {
     GivenUp { reason, same_version: true }
 }
 
-/// Failure of a stream of which something would have to be read again.
-pub(super) fn read_once() -> GivenUp {
+/// Failure of a stream of which something would have to be read again; `is_kept`: what is durable of it
+/// stays at the receiver.
+pub(super) fn read_once(is_kept: bool) -> GivenUp {
+    if is_kept {
+        let reason = "data of this stream would have to be read again, because a connection was lost or the far end's disk has \
+                      changed; go on with --resume-stream from the last place that was told, from an earlier one, or from 0";
+        return GivenUp { reason: reason.to_owned(), same_version: true };
+    }
     let reason = "a connection was lost with data of this stream, which can be read only once; run the same command again, or \
                   with --streams 1";
     GivenUp { reason: reason.to_owned(), same_version: false }

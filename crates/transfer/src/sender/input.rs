@@ -7,6 +7,7 @@ use std::sync::Arc;
 use icdc_disk::tree::umask;
 use icdc_protocol::message::{EntryKind, Parent};
 use icdc_session::sender::{Found, Removal};
+use icdc_units::ByteCount;
 
 use crate::{clock, pipes};
 
@@ -19,6 +20,8 @@ pub struct Input {
     file: Arc<File>,
     /// Permission bits of the file that it becomes.
     mode: u16,
+    /// Number of bytes that come before it; `None` if it is not kept unfinished.
+    from: Option<ByteCount>,
 }
 
 impl Input {
@@ -27,7 +30,25 @@ impl Input {
     #[must_use]
     pub fn new(file: File) -> Self {
         pipes::widen(&file);
-        Self { file: Arc::new(file), mode: NEW_FILE & !umask() }
+        Self { file: Arc::new(file), mode: NEW_FILE & !umask(), from: None }
+    }
+
+    /// This stream as one that is kept unfinished at the receiver where the session ends early, and that
+    /// begins behind `from` bytes, whole blocks, of the one that was left there; zero begins a new one.
+    #[must_use]
+    pub fn continued(self, from: ByteCount) -> Self {
+        Self { from: Some(from), ..self }
+    }
+
+    /// Whether it is kept unfinished at the receiver where the session ends early.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.from.is_some()
+    }
+
+    /// Number of bytes that come before it; `None` if it is not kept unfinished.
+    pub(super) fn from(&self) -> Option<ByteCount> {
+        self.from
     }
 
     /// The stream in the form in which it is announced to the receiver.

@@ -16,6 +16,7 @@ use crate::event::Event;
 pub(super) fn run(executor: &Executor<'_>, steering: &Steering<'_>, mut inlet: Box<dyn Inlet>) {
     // The receiver has no payloads to send: a frame with one finds no block.
     let pool = BlockPool::without_blocks();
+    let mut durable = 0;
     loop {
         match inlet.receive(&pool) {
             Ok(parcel) => {
@@ -28,6 +29,12 @@ pub(super) fn run(executor: &Executor<'_>, steering: &Steering<'_>, mut inlet: B
                 match parcel.message {
                     Message::MaxRate { bytes_per_second } => {
                         steering.set_told_key_ceiling(Some(Rate::from_bytes_per_second(bytes_per_second)));
+                    }
+                    Message::StreamDurable { bytes } if executor.input.is_some() => {
+                        if durable < bytes {
+                            durable = bytes;
+                            (executor.events)(Event::StreamDurable { bytes });
+                        }
                     }
                     Message::KeyCeiling(rate) => {
                         Event::of_key_ceiling(rate).into_iter().for_each(|event| (executor.events)(event));

@@ -150,8 +150,8 @@ pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>
         let Some(job) = job else { return };
         let outcome = match job {
             ReadJob::File(id, held) => reader.read_file(id, held),
-            ReadJob::Stream(id) => {
-                stream::read(executor, hashers, id);
+            ReadJob::Stream(id, held) => {
+                stream::read(executor, hashers, id, held);
                 Ok(())
             }
             ReadJob::Compared(id, held) => {

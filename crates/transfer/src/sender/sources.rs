@@ -95,7 +95,11 @@ impl Sources {
     pub fn stream(input: Input) -> Self {
         let job = *blake3::Hasher::new_derive_key("icdc job of a stream 1").finalize().as_bytes();
         let named = vec![Source { name: Vec::new(), kind: SourceKind::Stream, identity: None }];
-        Self { job, named, input: Some(input), needs: Features::STREAMS, ..Self::default() }
+        let needs = match input.from() {
+            Some(_) => Features::STREAMS.union(Features::STREAM_PLACES),
+            None => Features::STREAMS,
+        };
+        Self { job, named, input: Some(input), needs, ..Self::default() }
     }
 
     /// Limits the sources to the items that `selection` lists, the part that this run of several

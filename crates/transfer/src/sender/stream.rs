@@ -12,8 +12,9 @@ use std::sync::Arc;
 use crossbeam_channel::Sender as Channel;
 use icdc_disk::tree::FileTime;
 use icdc_disk::{BLOCK_SIZE, Block};
+use icdc_protocol::block_map::{BlockMap, block_count, block_offset};
 use icdc_protocol::limits::MAX_FILE_SIZE;
-use icdc_protocol::message::{EntryId, GivenUp, Streamed};
+use icdc_protocol::message::{Digest, EntryId, GivenUp, Streamed};
 use icdc_session::sender::Need;
 use icdc_stop::StopDescriptor;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -25,12 +26,21 @@ use super::hashing::{Extent, Hashing, Step};
 use super::input::Input;
 use crate::clock;
 
+/// Reason for which a stream is not continued that ends where it begins: whether its last block is the
+/// only one may depend on more.
+const NOTHING_MORE: &str = "the input has ended before its first byte; continue a stream from a place before its end";
+
 /// Announces the stream. `None` when the session is over.
 pub(super) fn announce(executor: &Executor<'_>, input: &Input) -> Option<()> {
     if !executor.await_room(Need::Item { depth: 0 }) {
         return None;
     }
-    executor.with(|machine| machine.announce(input.found()));
+    executor.with(|machine| {
+        if let Some(from) = input.from() {
+            machine.continue_stream(from.as_u64());
+        }
+        machine.announce(input.found())
+    });
     Some(())
 }
 
@@ -44,17 +54,29 @@ enum Filled {
     Over,
 }
 
-/// Reads the stream to its end and hands its blocks on as item `id`; returns early when the session is
-/// over.
-pub(super) fn read(executor: &Executor<'_>, hashers: &Channel<Step>, id: EntryId) {
+/// Reads the stream to its end and hands its blocks on as item `id`, behind those that the receiver has
+/// `held` of an earlier session; returns early when the session is over.
+pub(super) fn read(executor: &Executor<'_>, hashers: &Channel<Step>, id: EntryId, held: Option<BlockMap>) {
     let Some(input) = &executor.input else { return };
+    let Some(held) = before(input, held.as_ref()) else {
+        return executor.give_up(id, unreadable("the far end holds other data of it than was asked for".into()));
+    };
     match executor.stop_reading.descriptor() {
         Ok(over) => {
             let file = Arc::new(Hashing::of_stream(id));
-            let _ = Stream { executor, hashers, file, input, over: &over }.read(id);
+            let _ = Stream { executor, hashers, file, input, over: &over }.read(id, &held);
         }
         Err(error) => executor.give_up(id, unreadable(error.to_string())),
     }
+}
+
+/// Digests of the blocks that come before the input: as many as its place says, without a gap; `None` if
+/// the receiver holds others.
+fn before(input: &Input, held: Option<&BlockMap>) -> Option<Vec<Digest>> {
+    let blocks = block_count(input.from().unwrap_or_default().as_u64());
+    let held: Vec<_> = held.into_iter().flat_map(BlockMap::iter).collect();
+    let is_asked_for = held.iter().map(|(index, _)| *index).eq(0..blocks);
+    is_asked_for.then(|| held.into_iter().map(|(_, value)| value).collect())
 }
 
 /// The stream that is being read, and what its blocks are passed to.
@@ -68,9 +90,16 @@ struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// Reads the stream to its end and hands its blocks on. `None` when the session is over.
-    fn read(&self, id: EntryId) -> Option<()> {
-        let (mut size, mut index) = (0_u64, 0_u32);
+    /// Reads the stream to its end and hands its blocks on, those `before` it first. `None` when the
+    /// session is over.
+    fn read(&self, id: EntryId, before: &[Digest]) -> Option<()> {
+        for (index, value) in (0..).zip(before) {
+            self.file.hand_on();
+            self.hashers.send(Step::Held { file: self.file.clone(), index, value: *value }).ok()?;
+        }
+        let mut index = before.len() as u32;
+        let begins_at = block_offset(index);
+        let mut size = begins_at;
         let mut held: Option<Block> = None;
         loop {
             let mut block = self.executor.pool.take().ok()?;
@@ -84,6 +113,9 @@ impl Stream<'_> {
                 return None;
             }
             size += length as u64;
+            if size == begins_at && index > 0 {
+                return self.end(Err(unreadable(NOTHING_MORE.into())));
+            }
             if size > MAX_FILE_SIZE {
                 return self.end(Err(unreadable("it is longer than a file may be".into())));
             }

@@ -204,8 +204,8 @@ fn contents(
         Some(Kind::Other(what)) => return Err(cannot_replace(&facts.shown(), what)),
         _ => {}
     }
-    // Nobody knows a stream again.
-    let Some(sparse) = sparse else { return Ok(EVERYTHING) };
+    // Only its sender knows a stream again.
+    let Some(sparse) = sparse else { return Ok(wanted(facts.claim_stream()?, None)) };
     let basis = find_basis(options, facts);
     if !options.resume || item.size() <= ByteCount::from(BLOCK_SIZE) {
         return Ok(wanted(None, basis));

@@ -63,6 +63,13 @@ pub enum Action<B> {
     },
     /// Report that this number of further bytes has become durable.
     Durable(ByteCount),
+    /// Report that this many bytes from the start of a stream are durable, more than before.
+    StreamDurable {
+        /// Id of the stream.
+        id: EntryId,
+        /// Number of bytes.
+        bytes: ByteCount,
+    },
     /// Pass on the end of an item that is not among these files.
     Foreign(ItemEnd),
     /// The file is complete under its staging name and leaves the machine.

@@ -1,5 +1,7 @@
 //! The blocks of one open file: which are there, written, durable, and noted in its journal.
 
+use std::collections::BTreeSet;
+
 use icdc_protocol::block_map::{BeyondEnd, BlockMap};
 use icdc_protocol::message::Digest;
 use icdc_units::{ByteCount, Span, Time};
@@ -21,6 +23,25 @@ pub(super) struct Blocks {
     /// Writes that have completed since the last checkpoint began.
     unsynced: Written,
     checkpoint: Checkpoint,
+    /// Leading blocks that are durable; `None` if nobody asks for them.
+    leading: Option<Leading>,
+}
+
+/// Leading blocks of a file that are durable: how many, and those behind the first gap.
+#[derive(Debug, Default)]
+struct Leading {
+    count: u32,
+    behind: BTreeSet<u32>,
+}
+
+impl Leading {
+    /// Adds blocks that have become durable.
+    fn add(&mut self, blocks: &[u32]) {
+        self.behind.extend(blocks.iter().filter(|block| **block >= self.count));
+        while self.behind.remove(&self.count) {
+            self.count += 1;
+        }
+    }
 }
 
 /// Usefulness of the journal for a later run.
@@ -41,6 +62,7 @@ enum Checkpoint {
     Idle,
     Syncing(Written),
     Noting {
+        blocks: Vec<u32>,
         bytes: ByteCount,
     },
     /// A sync has failed. The kernel reports lost data only once: a later sync proves nothing.
@@ -72,15 +94,17 @@ pub(super) enum Synced {
 }
 
 impl Blocks {
-    /// The blocks of a file that is open; `held`: those that its journal names.
-    pub(super) fn new(size: ByteCount, held: Option<BlockMap>, journaled: bool) -> Self {
+    /// The blocks of a file that is open; `held`: those that its journal names, of a stream its first
+    /// ones.
+    pub(super) fn new(size: ByteCount, held: Option<BlockMap>, journaled: bool, is_stream: bool) -> Self {
         let map = held.unwrap_or_else(|| BlockMap::new(size.as_u64()));
         let journal = match (journaled, map.is_empty()) {
             (false, _) => Journal::None,
             (true, true) => Journal::Empty,
             (true, false) => Journal::NamesBlocks,
         };
-        Self { map, journal, unsynced: Written::default(), checkpoint: Checkpoint::Idle }
+        let leading = is_stream.then(|| Leading { count: map.count(), behind: BTreeSet::new() });
+        Self { map, journal, unsynced: Written::default(), checkpoint: Checkpoint::Idle, leading }
     }
 
     /// The blocks that are present.
@@ -118,6 +142,11 @@ impl Blocks {
         self.unsynced.bytes
     }
 
+    /// Number of leading blocks that are durable; `None` unless it is a stream.
+    pub(super) fn leading(&self) -> Option<u32> {
+        self.leading.as_ref().map(|leading| leading.count)
+    }
+
     /// Whether a journal is kept.
     pub(super) fn is_journaled(&self) -> bool {
         self.journal != Journal::None
@@ -149,15 +178,25 @@ impl Blocks {
     pub(super) fn synced(&mut self) -> Synced {
         match std::mem::replace(&mut self.checkpoint, Checkpoint::Idle) {
             Checkpoint::Syncing(Written { blocks, bytes, .. }) if self.is_journaled() && !blocks.is_empty() => {
-                self.checkpoint = Checkpoint::Noting { bytes };
+                self.checkpoint = Checkpoint::Noting { blocks: self.led(&blocks), bytes };
                 Synced::Note(blocks)
             }
-            Checkpoint::Syncing(Written { bytes, .. }) => Synced::Durable(bytes),
+            Checkpoint::Syncing(Written { blocks, bytes, .. }) => {
+                let blocks = self.led(&blocks);
+                self.leading.iter_mut().for_each(|leading| leading.add(&blocks));
+                Synced::Durable(bytes)
+            }
             other => {
                 self.checkpoint = other;
                 Synced::Durable(ByteCount::ZERO)
             }
         }
+    }
+
+    /// Numbers of these blocks, as far as leading ones are counted.
+    fn led(&self, blocks: &[(u32, Digest)]) -> Vec<u32> {
+        let led = self.leading.iter().flat_map(|_| blocks);
+        led.map(|(index, _)| *index).collect()
     }
 
     /// Records that the checkpoint's sync has failed: what no earlier one has made durable may be
@@ -169,11 +208,17 @@ impl Blocks {
     /// Records that the journal names the checkpoint's blocks, or with `good` false that it could
     /// not be written. Returns the number of bytes that count as durable.
     pub(super) fn noted(&mut self, good: bool) -> ByteCount {
-        let Checkpoint::Noting { bytes } = self.checkpoint else { return ByteCount::ZERO };
-        self.checkpoint = Checkpoint::Idle;
+        let (blocks, bytes) = match std::mem::replace(&mut self.checkpoint, Checkpoint::Idle) {
+            Checkpoint::Noting { blocks, bytes } => (blocks, bytes),
+            other => {
+                self.checkpoint = other;
+                return ByteCount::ZERO;
+            }
+        };
         if !good {
             return ByteCount::ZERO;
         }
+        self.leading.iter_mut().for_each(|leading| leading.add(&blocks));
         self.journal = Journal::NamesBlocks;
         bytes
     }

@@ -23,6 +23,10 @@ pub(super) struct File<B> {
     id: EntryId,
     size: Size,
     sparse: bool,
+    /// Number of blocks that an earlier run has left.
+    held: u32,
+    /// Number of leading bytes of a stream that were reported as durable.
+    led: ByteCount,
     /// Number of actions and reads whose outcome is not known yet.
     pending: u32,
     phase: Phase<B>,
@@ -87,7 +91,9 @@ impl<B> File<B> {
     /// A file whose blocks are expected; it is opened at once if an earlier run has left some.
     pub(super) fn new(id: EntryId, expected: Expected, context: &mut Context<B>) -> Self {
         let Expected { length, sparse, held } = expected;
-        let mut file = Self { id, size: Size::new(length), sparse, pending: 0, phase: Phase::Expected };
+        let blocks = held.as_ref().map_or(0, BlockMap::count);
+        let (size, phase) = (Size::new(length), Phase::Expected);
+        let mut file = Self { id, size, sparse, held: blocks, led: ByteCount::ZERO, pending: 0, phase };
         if held.is_some() {
             file.open(held, context);
         }
@@ -166,7 +172,7 @@ impl<B> File<B> {
 
     /// Handles the end of a stream: the number of its blocks follows from its size.
     pub(super) fn on_stream_end(&mut self, streamed: Streamed, digest: Digest, context: &mut Context<B>) {
-        let blocks = block_count(streamed.size);
+        let blocks = block_count(streamed.size).saturating_sub(self.held);
         let has_more = matches!(&self.phase, Phase::Receiving(receiving) if receiving.arrived > blocks);
         match self.size.ended(streamed) {
             Ok(size) if !has_more => {
@@ -234,7 +240,8 @@ impl<B> File<B> {
             }
         };
         let unchecked = held.iter().flat_map(BlockMap::iter).collect();
-        let blocks = Blocks::new(self.size.bytes(), held, journaled);
+        let is_stream = !matches!(self.size, Size::Known(_));
+        let blocks = Blocks::new(self.size.bytes(), held, journaled, is_stream);
         let end = match end.transpose() {
             Ok(end) => end,
             Err(loss) => {
@@ -280,7 +287,10 @@ impl<B> File<B> {
                         self.pending += 1;
                         context.push(Action::Note { id, blocks });
                     }
-                    Synced::Durable(bytes) => context.push(Action::Durable(bytes)),
+                    Synced::Durable(bytes) => {
+                        context.push(Action::Durable(bytes));
+                        self.report_leading(context);
+                    }
                 }
                 self.advance(context);
             }
@@ -299,9 +309,20 @@ impl<B> File<B> {
         match outcome {
             Ok(()) => {
                 context.push(Action::Durable(durable));
+                self.report_leading(context);
                 self.advance(context);
             }
             Err(failure) => self.give_up(failure.into(), context),
+        }
+    }
+
+    /// Reports how much of a stream is durable from its start, if that is more than before.
+    fn report_leading(&mut self, context: &mut Context<B>) {
+        let Some(count) = self.blocks().and_then(|blocks| blocks.leading()) else { return };
+        let bytes = self.size.leading(count);
+        if bytes > self.led {
+            self.led = bytes;
+            context.push(Action::StreamDurable { id: self.id, bytes });
         }
     }
 

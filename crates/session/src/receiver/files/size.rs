@@ -80,6 +80,17 @@ impl Size {
         }
     }
 
+    /// Number of bytes in the first `count` blocks.
+    pub(super) fn leading(self, count: u32) -> ByteCount {
+        let whole = ByteCount::from(BLOCK_SIZE) * u64::from(count);
+        match self {
+            Self::Open { last: Some((last, length)) } if count == last + 1 => {
+                ByteCount::from(BLOCK_SIZE) * u64::from(last) + length
+            }
+            Self::Known(_) | Self::Open { .. } | Self::Ended { .. } => whole.min(self.bytes()),
+        }
+    }
+
     /// Properties that the stream has told at its end; `None` if it has not ended, and of a file.
     pub(super) fn streamed(self) -> Option<Streamed> {
         match self {
@@ -131,6 +142,7 @@ mod tests {
         assert!(one.with_last(2, ByteCount::new(5)).is_err(), "a second short block");
         assert!(one.with_last(1, ByteCount::new(5)).is_ok(), "a retransmitted one");
         assert_eq!(one.length_of(1), ByteCount::new(5));
+        assert_eq!([0, 1, 2].map(|count| one.leading(count).as_u64()), [0, WHOLE, WHOLE + 5]);
         assert!(!one.is_filled() && one.streamed().is_none(), "it has not ended");
     }
 

@@ -80,11 +80,12 @@ impl Sender {
                 Some(reason) => Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, reason))),
                 None => Ok(()),
             },
-            // The rate is decided elsewhere.
+            // The rate is decided elsewhere, and what is durable of a stream is only told to the user.
             Message::Feedback(_)
             | Message::MaxRate { .. }
             | Message::KeyCeiling(_)
             | Message::UserCeiling(_)
+            | Message::StreamDurable { .. }
             | Message::Ping => Ok(()),
             Message::Interrupt => Err(SessionError::Interrupted),
             Message::Abort(refusal) | Message::Refused(refusal) => Err(SessionError::Refused(refusal)),
@@ -171,7 +172,10 @@ impl Sender {
             Want::All | Want::Rest | Want::Difference if self.settings.dry_run => {
                 self.settle_durable(id, Settlement::Published(None), Fate::WouldSend);
             }
-            Want::All if is_stream => self.actions.push_back(Action::ReadStream(id)),
+            Want::All | Want::Rest if is_stream => {
+                self.ledger.resumed(held.as_ref().map_or(ByteCount::ZERO, |held| ByteCount::new(held.bytes())));
+                self.actions.push_back(Action::ReadStream { id, held });
+            }
             Want::All if is_file && size <= ByteCount::new(PACK_FILE_LIMIT) => small.push((id, size)),
             Want::All | Want::Rest | Want::Difference if is_file => {
                 self.ledger.resumed(held.as_ref().map_or(ByteCount::ZERO, |held| ByteCount::new(held.bytes())));

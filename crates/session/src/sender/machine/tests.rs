@@ -330,6 +330,25 @@ fn blocks_that_the_receiver_holds_are_not_read_but_may_be_asked_for_again() {
 }
 
 #[test]
+fn a_stream_is_read_behind_what_the_receiver_holds_of_it() {
+    let mut sender = sender();
+    sender.continue_stream(BLOCK_SIZE as u64);
+    let id = sender.announce(Found { kind: EntryKind::Stream, ..file(0) });
+    sender.on_message(NOW, Message::Held(Held { id, first: 0, values: vec![[5; 32]] }));
+    sender.on_message(NOW, wants(id, vec![Want::Rest]));
+    let told = actions(&mut sender);
+    assert!(
+        matches!(&told[..], [Action::Answered, Action::ReadStream { held: Some(held), .. }] if held.contains(0)),
+        "{told:?}"
+    );
+    sender.on_scanned(NOW);
+    let said = messages(&mut sender);
+    let place = |wanted: fn(&Message) -> bool| said.iter().position(wanted);
+    let from = place(|message| matches!(message, Message::StreamFrom { bytes } if *bytes == BLOCK_SIZE as u64));
+    assert!(from.is_some() && from < place(|message| matches!(message, Message::Entries(_))), "{said:?}");
+}
+
+#[test]
 fn an_empty_session_says_goodbye_when_the_receiver_has_begun() {
     let mut sender = sender();
     sender.on_scanned(NOW);

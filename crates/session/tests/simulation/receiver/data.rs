@@ -330,6 +330,13 @@ impl Data {
                 reports.push(Report::Reply(Box::new(Message::Resend { id, index })));
             }
             Action::Durable(_) => {}
+            Action::StreamDurable { id, bytes } => {
+                let mut led = 0..bytes.as_u64().div_ceil(BLOCK_SIZE as u64) as u32;
+                let durable = self.open.get(&id).map(|file| &env.disk.durable(file.part).blocks);
+                if !durable.is_some_and(|durable| led.all(|index| durable.contains_key(&index))) {
+                    env.violate(format!("tells of {bytes} of stream {id}, which are not durable"));
+                }
+            }
             Action::Foreign(end) => reports.push(Report::Foreign(end)),
             Action::Stored { id, digest, unsynced, streamed } => {
                 self.arrived.remove(&id);

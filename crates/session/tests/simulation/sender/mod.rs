@@ -231,9 +231,9 @@ impl SenderEnd {
                         self.jobs.push_back(Job::File(Box::new(reading)));
                     }
                 }
-                Action::ReadStream(id) => {
+                Action::ReadStream { id, held } => {
                     let announced = self.scan.announced[&id].clone();
-                    self.jobs.push_back(Job::File(Box::new(Reading::new(id, announced, None))));
+                    self.jobs.push_back(Job::File(Box::new(Reading::new(id, announced, held))));
                 }
                 Action::ReadDescribed(basis) => self.jobs.push_back(Job::Described(basis)),
                 Action::ReadAgain { id, index }

@@ -49,6 +49,7 @@ impl FileExecutor<'_> {
         }
         examiner = examiner.describing_files(self.shared.describes_files());
         examiner = examiner.into_device(self.shared.device.get().map(Device::size));
+        examiner = examiner.continuing(self.shared.stream_from.get().copied());
         let verdict = self.book.decide(examination, &mut examiner)?;
         let (found, claimed, counterparts) = (examiner.found, examiner.claimed, examiner.counterparts);
         let candidates = examiner.candidates;

@@ -2,7 +2,8 @@
 
 use icdc_disk::tree::{Directory, FileTime, Kind, Name, Stat as Found, file_user};
 use icdc_protocol::block_journal::Header;
-use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::block_map::{BlockMap, block_count};
+use icdc_protocol::limits::MAX_FILE_SIZE;
 use icdc_protocol::message::{EntryId, EntryKind, FileDigest, Preserve, Special};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_session::receiver::book::item::{Item, ModificationTime};
@@ -10,7 +11,7 @@ use icdc_session::receiver::book::resume::facts::{Facts, Kind as StatKind, Looku
 use icdc_units::ByteCount;
 
 use super::super::candidates::FoundFile;
-use super::super::failure::Failure;
+use super::super::failure::{self, Failure};
 use super::super::file_identity::FileIdentity;
 use super::super::kept_times::KeptTimes;
 use super::super::large_file::Continued;
@@ -52,6 +53,8 @@ pub(super) struct Examiner<'a> {
     describes_files: bool,
     /// Size of the device into which the item is written; `None` where files are written.
     device: Option<ByteCount>,
+    /// Place from which the sender continues a stream; `None` where streams are not kept unfinished.
+    stream_from: Option<ByteCount>,
     /// Unfinished file of an earlier run that was claimed.
     pub(super) claimed: Option<Continued>,
 }
@@ -87,6 +90,7 @@ impl<'a> Examiner<'a> {
             claimed: None,
             describes_files: false,
             device: None,
+            stream_from: None,
         }
     }
 
@@ -120,6 +124,11 @@ impl<'a> Examiner<'a> {
         Self { device, ..self }
     }
 
+    /// This examiner, where the sender continues a stream from this place.
+    pub(super) fn continuing(self, stream_from: Option<ByteCount>) -> Self {
+        Self { stream_from, ..self }
+    }
+
     /// This examiner with the file that was compared with the item.
     pub(super) fn with_compared(self, compared: Option<Found>) -> Self {
         Self { compared, ..self }
@@ -150,7 +159,11 @@ pub(super) fn header(item: &Item, name: &Name) -> Header {
         EntryKind::File { version, .. } => version,
         _ => [0; 16],
     };
-    Header { version, size: item.size().as_u64(), path: *blake3::hash(name.as_bytes()).as_bytes() }
+    let size = match item.entry.kind {
+        EntryKind::Stream => MAX_FILE_SIZE,
+        _ => item.size().as_u64(),
+    };
+    Header { version, size, path: *blake3::hash(name.as_bytes()).as_bytes() }
 }
 
 impl Facts for Examiner<'_> {
@@ -220,6 +233,29 @@ impl Facts for Examiner<'_> {
         }
         self.claimed = Some(Continued { staging, file, journal });
         Ok(Some(held))
+    }
+
+    fn claim_stream(&mut self) -> Result<Option<BlockMap>, Failure> {
+        let Some(from) = self.stream_from.filter(|from| !from.is_zero()) else { return Ok(None) };
+        let held = self.claim_part(false)?;
+        let path = self.shown();
+        let mut first = BlockMap::new(MAX_FILE_SIZE);
+        for (index, value) in held.iter().flat_map(BlockMap::iter).take(block_count(from.as_u64()) as usize) {
+            if index != first.count() || first.insert(index, value).is_err() {
+                break;
+            }
+        }
+        let (Some(claimed), true) = (&mut self.claimed, first.bytes() == from.as_u64()) else {
+            self.claimed = None;
+            let there = first.bytes();
+            return Err(Failure::Passing(format!(
+                "{path}: {there} bytes of the unfinished stream are there, and not {from}; continue it from {there}, or begin anew \
+                 with --resume-stream 0",
+                from = from.as_u64()
+            )));
+        };
+        claimed.journal.keep_only(&first).map_err(|error| failure::of_disk(&path, "write", &error))?;
+        Ok(Some(first))
     }
 
     fn ended_part(&mut self) -> Option<BlockMap> {

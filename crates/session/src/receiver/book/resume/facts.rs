@@ -51,6 +51,15 @@ pub trait Facts {
     /// If another process continues to write it.
     fn claim_part(&mut self, cleared: bool) -> Result<Option<BlockMap>, Failure>;
 
+    /// Takes the unfinished stream that an earlier session left, if the sender continues it, and gives its
+    /// leading blocks up to the place where the sender begins; `None` if it begins a new one.
+    ///
+    /// # Errors
+    /// If another process continues to write it, or it does not have all these blocks.
+    fn claim_stream(&mut self) -> Result<Option<BlockMap>, Failure> {
+        Ok(None)
+    }
+
     /// Durable blocks of an unfinished file that [`claim_part`](Self::claim_part) has waited for
     /// and that is gone, by its journal, if that was about this version of the source.
     fn ended_part(&mut self) -> Option<BlockMap>;

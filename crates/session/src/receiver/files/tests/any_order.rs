@@ -270,6 +270,7 @@ impl World {
             }
             Action::Resend { id, index } => self.arrivals.push(Arrival::Block(id, index)),
             Action::Durable(_)
+            | Action::StreamDurable { .. }
             | Action::Foreign(_)
             | Action::Stored { .. }
             | Action::Lost { .. }

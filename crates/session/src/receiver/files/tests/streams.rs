@@ -1,5 +1,6 @@
 //! Streams, whose length comes with their end.
 
+use icdc_protocol::limits::MAX_FILE_SIZE;
 use icdc_protocol::message::{StreamEnd, Streamed};
 
 use super::*;
@@ -66,4 +67,41 @@ fn a_file_does_not_end_as_a_stream() {
     bench.take_first();
     bench.files.on_end(ended(BLOCK_SIZE as u64, 1));
     assert!(matches!(bench.actions().as_slice(), [Action::Lost { loss: Loss::DigestsDiffer, .. }]));
+}
+
+#[test]
+fn what_is_durable_from_the_start_is_reported_up_to_the_first_gap() {
+    let mut bench = begun();
+    bench.block(2);
+    assert_eq!(bench.actions(), [written(2)]);
+    bench.write_at(2, Span::from_secs(1));
+    let mut bench = bench.noting([0, 2]);
+    let led = |blocks| Action::StreamDurable { id: ID, bytes: whole(blocks) };
+    assert_eq!(bench.actions(), [Action::Durable(whole(2)), led(1)]);
+    bench.take(1);
+    let end = ended(whole(3).as_u64(), 3);
+    bench.files.on_end(end.clone());
+    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: Some(end.streamed) }]);
+    bench.files.on_finished(ID, Ok(()));
+    let mut bench = bench.noting([1]);
+    assert_eq!(bench.actions()[..2], [Action::Durable(BLOCK), led(3)]);
+}
+
+#[test]
+fn a_stream_that_is_continued_has_its_first_blocks_compared_and_the_rest_sent() {
+    let mut left = BlockMap::new(MAX_FILE_SIZE);
+    for index in 0..2 {
+        left.insert(index, value(index)).unwrap();
+    }
+    let mut bench = Bench::of(Expected { held: Some(left), ..STREAM }, false);
+    assert_eq!(bench.actions(), [Action::Open { id: ID }]);
+    bench.files.on_opened(ID, Ok(OPENED));
+    bench.take(2);
+    let end = ended(whole(3).as_u64(), 3);
+    bench.files.on_end(end.clone());
+    assert_eq!(bench.reads().len(), 2);
+    bench.files.on_compared(ID, 0, true);
+    assert_eq!(bench.actions(), []);
+    bench.files.on_compared(ID, 1, true);
+    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: Some(end.streamed) }]);
 }
