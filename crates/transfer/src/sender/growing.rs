@@ -1,11 +1,13 @@
 //! Reads files that grow, and sends their blocks, by turns: one thread for all of them, so that none holds up what is
-//! read of others.
+//! read of others. When one is closed, more threads help to read it once more.
 //!
 //! Which step is next, [`Growth`] says. The file is read by the descriptor by which it was found; that its name still is
 //! its own, in the version in which its writer has closed it, is seen last of all.
 
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crossbeam_channel::{Receiver as Queue, TryRecvError, select};
 use icdc_disk::tree::Stat;
@@ -21,6 +23,8 @@ use super::given_up::{changed, unreadable};
 use super::growing_file::{GrowingFile, Phase};
 use super::growth::{Growth, Next, Seen};
 use super::source_version::version;
+use crate::processors::hashers;
+use crate::stage_thread::try_start;
 
 /// Announced items that are kept at which a file that grows is given up: what is kept reaches back to the oldest item
 /// that has not ended, and there is a limit on it.
@@ -134,13 +138,45 @@ impl Item {
                 self.growth.sent(index, value);
                 taken(executor.queue_data(self.parcel(index, value, block, length)))
             }
-            Next::Compare { index } => {
-                let Some(mut block) = executor.pool.take().ok() else { return Ok(Step::Over) };
-                let value = self.read(executor, index, &mut block, size)?;
-                if self.growth.compare(index, &value) { Ok(Step::Taken) } else { Err(changed()) }
+            Next::Compare { blocks } => {
+                let Some(block) = executor.pool.take().ok() else { return Ok(Step::Over) };
+                let end = blocks.end;
+                self.compare(executor, blocks, block, size)?;
+                self.growth.compared(end);
+                Ok(Step::Taken)
             }
             Next::End => taken(self.end(executor, closed)?),
         }
+    }
+
+    /// Reads blocks that were sent of a file of `size` bytes, by as many threads as there are processors and free blocks
+    /// of memory beside `block`. Fails if one is not as it was sent.
+    fn compare(&self, executor: &Executor<'_>, blocks: Range<u32>, block: Block, size: u64) -> Result<(), GivenUp> {
+        let next = AtomicU32::new(blocks.start);
+        let compare = |mut block: Block| {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= blocks.end {
+                    return Ok(());
+                }
+                let value = self.read(executor, index, &mut block, size);
+                if !self.growth.has(index, &value?) {
+                    // The others need not go on.
+                    next.store(blocks.end, Ordering::Relaxed);
+                    return Err(changed());
+                }
+            }
+        };
+        let compare = &compare;
+        let most = hashers().min(blocks.len()) - 1;
+        std::thread::scope(|scope| {
+            let more = std::iter::from_fn(|| executor.pool.try_take()).take(most);
+            let helpers: Vec<_> =
+                more.map_while(|block| try_start(scope, "reread", move || compare(block)).ok()).collect();
+            let own = compare(block);
+            let others = helpers.into_iter().map(|helper| helper.join().expect("no panic while blocks are compared"));
+            others.fold(own, Result::and)
+        })
     }
 
     /// Sends the end of the file, which still has its name, in the version in which its writer has closed it. `None`

@@ -12,10 +12,16 @@
 //! A file of which another block was changed after it was sent, which has become shorter, or which has holes, is not to
 //! travel so: it travels as any other when it has settled.
 
+use std::ops::Range;
+
 use icdc_protocol::block_map::{block_count, block_length};
 use icdc_protocol::digest;
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_FILE_SIZE};
 use icdc_protocol::message::Digest;
+
+/// Most blocks that are compared in one step: what a processor reads and hashes in a few milliseconds,
+/// for as many as there may be.
+const MOST_COMPARED: u32 = 64;
 
 /// Blocks that were sent of a file which grows, and what comes next.
 #[derive(Debug, Default)]
@@ -38,14 +44,14 @@ pub(super) struct Seen {
 }
 
 /// Next step for a file that grows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Wait until it has grown or was closed.
     Wait,
     /// Read and send this block, of so many bytes.
     Send { index: u32, length: usize },
-    /// Read this block, which was sent, and compare it.
-    Compare { index: u32 },
+    /// Read these blocks, which were sent, and compare them.
+    Compare { blocks: Range<u32> },
     /// Send its end: everything is sent and was compared.
     End,
     /// Give it up: it is not what was sent of it.
@@ -70,7 +76,7 @@ impl Growth {
         }
         let (next, end) = *self.compared.get_or_insert((1, sent));
         if next < end {
-            return Next::Compare { index: next };
+            return Next::Compare { blocks: next..end.min(next + MOST_COMPARED) };
         }
         let missing = if self.values.first().is_some_and(Option::is_some) { sent } else { 0 };
         if missing < block_count(size) {
@@ -88,12 +94,11 @@ impl Growth {
         self.values[index] = Some(value);
     }
 
-    /// Notes the value that a block has which was to be compared; false if it is another than was sent.
-    pub(super) fn compare(&mut self, index: u32, value: &Digest) -> bool {
+    /// Notes that the blocks before this one, which were to be compared, are as they were sent.
+    pub(super) fn compared(&mut self, end: u32) {
         if let Some((next, _)) = &mut self.compared {
-            *next = index + 1;
+            *next = end;
         }
-        self.has(index, value)
     }
 
     /// Whether the block was sent with this value.
@@ -131,10 +136,13 @@ mod tests {
         let mut steps = Vec::new();
         loop {
             let next = growth.next(seen);
-            steps.push(next);
+            steps.push(next.clone());
             match next {
                 Next::Send { index, .. } => growth.sent(index, value(index)),
-                Next::Compare { index } => assert!(growth.compare(index, &value(index))),
+                Next::Compare { blocks } => {
+                    assert!(blocks.clone().all(|index| growth.has(index, &value(index))));
+                    growth.compared(blocks.end);
+                }
                 Next::Wait | Next::End | Next::GiveUp => return steps,
             }
         }
@@ -149,9 +157,9 @@ mod tests {
         let mut growth = Growth::default();
         assert_eq!(steps(&mut growth, open(3 * BLOCK - 1)), [Next::Wait]);
         assert_eq!(steps(&mut growth, open(5 * BLOCK + 7)), [send(1), send(2), send(3), Next::Wait]);
-        let [one, two, three] = [1, 2, 3].map(|index| Next::Compare { index });
+        let compared = Next::Compare { blocks: 1..4 };
         let last = Next::Send { index: 5, length: 7 };
-        assert_eq!(steps(&mut growth, closed(5 * BLOCK + 7)), [one, two, three, send(0), send(4), last, Next::End]);
+        assert_eq!(steps(&mut growth, closed(5 * BLOCK + 7)), [compared, send(0), send(4), last, Next::End]);
         let values: Vec<_> = (0..6).map(value).collect();
         assert_eq!(growth.digest(5 * BLOCK + 7), digest::root(5 * BLOCK + 7, &values));
     }
@@ -195,8 +203,22 @@ mod tests {
         }
         assert_eq!(grown().next(open(MAX_FILE_SIZE + 1)), Next::GiveUp);
         let mut growth = grown();
-        assert_eq!(growth.next(closed(5 * BLOCK)), Next::Compare { index: 1 });
-        assert!(!growth.compare(1, &value(7)) && !growth.has(0, &value(0)) && growth.has(2, &value(2)));
+        assert_eq!(growth.next(closed(5 * BLOCK)), Next::Compare { blocks: 1..4 });
+        assert!(!growth.has(1, &value(7)) && !growth.has(0, &value(0)) && growth.has(2, &value(2)));
+    }
+
+    #[test]
+    fn a_long_file_is_compared_in_parts() {
+        let mut growth = Growth::default();
+        steps(&mut growth, open(202 * BLOCK));
+        let parts: Vec<_> = steps(&mut growth, closed(202 * BLOCK))
+            .into_iter()
+            .filter_map(|next| match next {
+                Next::Compare { blocks } => Some(blocks),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(parts, [1..65, 65..129, 129..193, 193..201]);
     }
 
     #[test]
