@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Two hosts of a lab with an emulated path between them, for the scripts here; all of it goes when the script ends.
 #
-#   . bench/emulated.sh RATE RTT      RATE and RTT of the path unless the variables of these names say otherwise
+#   . bench/emulated.sh RATE RTT [QUEUE]      RATE and RTT of the path unless the variables of these names say otherwise, and its queue
 #
 # Sets `icdc` to the program to measure (ICDC names another one), `address` to that of the far host, and `scratch` to a directory (SCRATCH names
 # the disk) with `far` in it, which daemons share; HOME is in it, too.
@@ -22,7 +22,7 @@ trap clean_up EXIT
 trap 'exit 130' INT TERM
 export HOME=$scratch/home
 mkdir "$HOME" "$scratch/far" || exit 1
-"$icdc" lab up --name "$lab" --rate "${RATE:-$1}" --rtt "${RTT:-$2}" --mode fast >/dev/null || exit 1
+"$icdc" lab up --name "$lab" --rate "${RATE:-$1}" --rtt "${RTT:-$2}" ${3:+--queue "$3"} --mode fast >/dev/null || exit 1
 near() { ip netns exec "icdc-$lab-a" "$@"; }
 far() { ip netns exec "icdc-$lab-b" "$@"; }
 
