@@ -343,18 +343,20 @@ impl Controller {
         actions
     }
 
-    /// Whether a connection should take a frame of this length while `unsent` are left to be sent:
-    /// the transfer ends with its slowest connection. Always true but in [`Mode::Bundle`], and while
-    /// the transfer is [paused](Self::paused_by).
+    /// Whether a connection should take a frame of this length while `unsent` are left to be sent, `None`
+    /// while that is not known. The transfer ends with its slowest connection; and as long as more may
+    /// be found to be sent, what is announced on the first connection must not wait long behind data.
+    /// Always true but in [`Mode::Bundle`], and while the
+    /// transfer is [paused](Self::paused_by).
     #[must_use]
-    pub fn takes(&self, number: Number, frame: ByteCount, unsent: ByteCount) -> bool {
+    pub fn takes(&self, number: Number, frame: ByteCount, unsent: Option<ByteCount>) -> bool {
         if self.paused.is_some() {
             return false;
         }
-        match &self.mode {
-            Mode::Bundle(bundle) => bundle.takes(number, frame, unsent),
-            Mode::KernelPaced(_) | Mode::PerConnection => true,
-        }
+        let Mode::Bundle(bundle) = &self.mode else { return true };
+        let would_hold_up = number == FIRST && unsent.is_none() && self.connections.len() > 1;
+        let is_short = !would_hold_up || bundle.has_soon_sent(number, frame);
+        is_short && bundle.takes(number, frame, unsent.unwrap_or(ByteCount::MAX))
     }
 
     /// Decides whether a frame that is about to be queued goes whole over one connection or, as one

@@ -5,7 +5,7 @@
 //! the flows. Nothing else is sorted. Events of one instant happen in the order of the flows and,
 //! within a flow, in the order of [`Event`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use icdc_cc::native::Connection;
 use icdc_path::{DelayLine, Direction, Fate, Frame};
@@ -20,7 +20,7 @@ use crate::outcome::{FlowOutcome, Outcome};
 use crate::pauses::Pauses;
 use crate::receiver::{Acknowledgement, Receiver, Reports};
 use crate::sender::{Sender, Setup};
-use crate::simulation::{Flow, Simulation, SimulationError};
+use crate::simulation::{Flow, Piece, Simulation, SimulationError};
 
 /// Length of an Ethernet header, in bytes.
 const ETHERNET_HEADER: ByteCount = ByteCount::new(14);
@@ -47,6 +47,8 @@ pub fn simulate<O: Observer>(simulation: &Simulation, observer: &mut O) -> Resul
         frame: Frame::data(simulation.forward.mtu + ETHERNET_HEADER),
         has_line: simulation.forward.line_rate.is_some(),
         controllers: BTreeMap::new(),
+        supplies: supplies(simulation),
+        segment: simulation.segment(),
         observer,
     };
     let end = engine.run(Time::ORIGIN + simulation.duration);
@@ -65,6 +67,10 @@ struct Engine<'o, O> {
     has_line: bool,
     /// Controllers of the applications that steer a bundle, by the number of the bundle.
     controllers: BTreeMap<u8, Controller>,
+    /// Data that are still to come, by the number of the bundle that sends them: times and packets.
+    supplies: BTreeMap<u8, VecDeque<(Time, u64)>>,
+    /// Payload of a packet.
+    segment: ByteCount,
     observer: &'o mut O,
 }
 
@@ -86,6 +92,23 @@ fn steered_as_one(background: bool) -> Controller {
     };
     let bundle = Bundle::default().giving_way(background);
     Controller::new(Mode::Bundle(Box::new(bundle)), setup, Ceilings::default())
+}
+
+/// Data that come in the course of the simulation, by the number of the bundle that sends them.
+fn supplies(simulation: &Simulation) -> BTreeMap<u8, VecDeque<(Time, u64)>> {
+    let mss = simulation.segment().as_u64();
+    let steered = simulation.flows.iter().filter(|flow| !flow.supply.is_empty());
+    let pieces = |flow: &Flow| {
+        let piece = |piece: &Piece| (Time::ORIGIN + piece.after, piece.length.as_u64().div_ceil(mss));
+        flow.supply.iter().map(piece).collect()
+    };
+    steered.filter_map(|flow| Some((steered_bundle(flow)?, pieces(flow)))).collect()
+}
+
+/// Number of the bundle of a flow, if the application steers it; `None` if it has none, or one that
+/// steers itself.
+fn steered_bundle(flow: &Flow) -> Option<u8> {
+    flow.bundle.filter(|_| flow.algorithm.name != "icdc")
 }
 
 /// Number of round trips in which a connection is opened: the handshakes of TCP and of TLS.
@@ -150,15 +173,17 @@ impl Lane {
             parameters.push((BACKGROUND, 1));
         }
         let mut algorithm = Connection::new(flow.algorithm, &parameters)?;
-        // Some steer their bundles themselves; to them 0 is none.
-        let is_steered = flow.algorithm.name != "icdc";
-        algorithm.socket.bundle = flow.bundle.filter(|_| !is_steered).map_or(0, |bundle| u32::from(bundle) + 1);
-        let bundle = flow.bundle.filter(|_| is_steered);
+        let bundle = steered_bundle(flow);
+        // Those that steer their bundles themselves know 0 as none.
+        algorithm.socket.bundle = flow.bundle.filter(|_| bundle.is_none()).map_or(0, |bundle| u32::from(bundle) + 1);
+        let is_supplied = |other: &Flow| !other.supply.is_empty() && steered_bundle(other) == bundle;
+        let is_supplied = bundle.is_some() && simulation.flows.iter().any(is_supplied);
+        let bytes = if is_supplied { Some(ByteCount::ZERO) } else { flow.bytes };
         let mss = simulation.segment().as_u64();
         let round_trip = simulation.round_trip(flow);
         let receiver = Receiver::new(flow.window, simulation.acknowledgements, mss, round_trip);
         let setup = Setup {
-            packets: flow.bytes.map_or(u64::MAX, |bytes| bytes.as_u64().div_ceil(mss)),
+            packets: bytes.map_or(u64::MAX, |bytes| bytes.as_u64().div_ceil(mss)),
             rate: flow.rate,
             segmentation: simulation.segmentation,
             window: receiver.edge(),
@@ -288,7 +313,10 @@ impl<O: Observer> Engine<'_, O> {
             }
             Event::Tick => {
                 let next = match lane.bundle {
-                    Some(number) => self.steer(number, now),
+                    Some(number) => {
+                        self.supply(number, now);
+                        self.steer(number, now)
+                    }
                     None => Time::MAX,
                 };
                 self.lanes[index].next_tick = next;
@@ -316,6 +344,31 @@ impl<O: Observer> Engine<'_, O> {
             }
         }
         next
+    }
+
+    /// Has members of a bundle that have sent all they had send what has come since, as the controller has
+    /// them take it.
+    fn supply(&mut self, number: u8, now: Time) {
+        let Some(pieces) = self.supplies.get_mut(&number) else { return };
+        let controller = self.controllers.get(&number);
+        let mut taken = Vec::new();
+        let is_ready =
+            |lane: &Lane| lane.bundle == Some(number) && lane.phase == Phase::Running && lane.sender.has_sent_all();
+        for (index, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| is_ready(lane)) {
+            let Some((_, packets)) = pieces.front().copied().filter(|(at, _)| *at <= now) else { break };
+            // As long as data come, nobody knows how many there will be.
+            let takes = |controller: &Controller| controller.takes(index as Number, self.segment * packets, None);
+            if !controller.is_none_or(takes) {
+                continue;
+            }
+            pieces.pop_front();
+            lane.sender.add(packets);
+            taken.push(index);
+        }
+        for index in taken {
+            self.send(index, now);
+            self.due[index] = self.lanes[index].next();
+        }
     }
 
     /// Opens up to `missing` of the bundle's spare flows, one after the other.
@@ -381,7 +434,8 @@ impl<O: Observer> Engine<'_, O> {
     /// Ends the flow if its sender is done.
     fn finish(&mut self, index: usize, now: Time) {
         let lane = &mut self.lanes[index];
-        if lane.sender.is_done() && lane.phase == Phase::Running {
+        let is_supplied = lane.bundle.is_some_and(|number| self.supplies.contains_key(&number));
+        if !is_supplied && lane.sender.is_done() && lane.phase == Phase::Running {
             lane.phase = Phase::Done;
             lane.sender.close();
             lane.finished = Some(now);

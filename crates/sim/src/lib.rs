@@ -31,6 +31,7 @@
 //! | internal pacing: ratios, aggregates, the first 10 free | TSO is not deferred; without segmentation packets leave one by one |
 //! | delayed and quick acknowledgements, compressed SACKs | receive offload: batches by number and time |
 //! | receive window: fixed, or tuned by what is read in a round trip | the round trip is the idle path's; no buffer memory; applications read at once |
+//! | samples that the application limits; data that come in time | pieces of a bundle are taken at its ticks |
 //! | small queues below TCP: 1 ms of the host's line | the send buffer never limits; no ECN: CoDel drops; no CWR |
 //!
 //! Each packet costs the same however many are in flight, and nothing is allocated for it once the
@@ -78,5 +79,5 @@ pub use outcome::{FlowOutcome, Outcome, jain_index};
 pub use recorder::{FlowRecord, Recorder};
 pub use sender::{SenderCounters, SenderState};
 pub use simulation::{
-    Acknowledgements, Flow, Pause, Pausing, ReceiveWindow, Simulation, SimulationError, payload_rate,
+    Acknowledgements, Flow, Pause, Pausing, Piece, ReceiveWindow, Simulation, SimulationError, payload_rate,
 };

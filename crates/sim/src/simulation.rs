@@ -61,10 +61,24 @@ pub struct Flow {
     /// Whether the flow is opened only when the application finds that its bundle needs more
     /// members; without a bundle, or with `icdc`, it is never opened.
     pub is_spare: bool,
+    /// Data of the application by the times at which they come, in ascending order; empty if all are
+    /// there from the start on. They are those of all members of the bundle that the application
+    /// steers, whose first flow has them: each piece is sent by a member that has sent all that it
+    /// had, and no member ends. Without such a bundle they have no effect.
+    pub supply: Vec<Piece>,
     /// Receive window of the flow.
     pub window: ReceiveWindow,
     /// Pauses of the flow's hosts.
     pub pauses: Vec<Pause>,
+}
+
+/// Data of an application that come at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Time at which they come, from the start of the simulation.
+    pub after: Span,
+    /// Their length, rounded up to whole packets.
+    pub length: ByteCount,
 }
 
 /// A pause of one part of a flow, like that of a virtual machine whose host has other work. Events
@@ -107,6 +121,7 @@ impl Flow {
             bundle: None,
             background: false,
             is_spare: false,
+            supply: Vec::new(),
             window,
             pauses: Vec::new(),
         }

@@ -6,7 +6,7 @@
 
 mod support;
 
-use icdc_sim::{Flow, Pause, Pausing, ReceiveWindow};
+use icdc_sim::{Flow, Pause, Pausing, Piece, ReceiveWindow};
 use icdc_units::{ByteCount, Rate, Span};
 use support::bundle_path::{COMING_AND_GOING, LONG, Path, comes_and_goes};
 
@@ -105,6 +105,67 @@ fn hosts_that_pause_find_the_rate_all_the_same() {
             assert!(seen.steady > 0.9 * runs, "{of:?} {length} of {every}: {}", seen.steady);
             assert!(seen.dropped < 300, "{of:?} {length} of {every}: {}", seen.dropped);
         }
+    }
+}
+
+/// A bundle of 16 whose data come at `slow` kbit/s in pieces of this many bytes for `millis`, then at 750
+/// Mbit/s in blocks of 4 MiB.
+fn supplied(millis: u64, slow: u64, length: u64) -> Vec<Flow> {
+    let pieces = |from: u64, to: u64, kbit: u64, length: u64| {
+        let count = (to - from) * kbit / 8 / length;
+        (1..=count).map(move |number| Piece {
+            after: Span::from_micros(from * 1000 + (to - from) * 1000 * number / count),
+            length: ByteCount::new(length),
+        })
+    };
+    let supply = pieces(0, millis, slow, length).chain(pieces(millis, 20_000, 750_000, 4 << 20)).collect();
+    let mut flows = members(16, STOCK, &[]);
+    flows[0].supply = supply;
+    flows
+}
+
+/// A bundle of 15 whose data are files of 16 KiB to 64 MiB, small and large ones by turns, that come at 750
+/// Mbit/s when each is complete.
+fn shot() -> Vec<Flow> {
+    let size = |number: u64| (16_384.0 * 4096_f64.powf((number * 7 % 60) as f64 / 59.0)) as u64;
+    let mut come = 0;
+    let file = |number| {
+        let length = size(number);
+        come += length;
+        let after = Span::from_micros(come * 8 / 750);
+        (0..length.div_ceil(4 << 20))
+            .map(move |block| Piece { after, length: ByteCount::new((4 << 20).min(length - block * (4 << 20))) })
+    };
+    let supply = (0..60).flat_map(file).collect();
+    let mut flows = members(15, STOCK, &[]);
+    flows[0].supply = supply;
+    flows
+}
+
+#[test]
+fn a_shot_is_there_soon_after_its_last_file() {
+    let seen = Path { bytes: 510_000_000, seconds: 30, ..LONG }.run(shot(), Vec::new());
+    // It is written in 5.4 s, for which the path needs 4.3 s.
+    assert!(seen.slower < 2.0, "{}", seen.slower);
+}
+
+#[test]
+fn data_that_come_late_or_slowly_at_first_do_not_hide_what_the_path_carries() {
+    for (millis, kbit, length) in [
+        (0, 0, 1),
+        (3000, 0, 1),
+        (3000, 100, 1448),
+        (3000, 1000, 16 << 10),
+        (3000, 10_000, 16 << 10),
+        (3000, 10_000, 256 << 10),
+        (3000, 100_000, 1 << 20),
+        (2000, 30_000, 4 << 20),
+    ] {
+        let seen = LONG.run(supplied(millis, kbit, length), Vec::new());
+        // Slow start takes five seconds; then it sends at least as much as comes.
+        let from = millis as usize / 1000 + 5;
+        let (ours, _) = seen.between(from, from + 3);
+        assert!(ours > 0.78, "{millis} ms of {kbit} kbit/s in pieces of {length}: {ours}");
     }
 }
 

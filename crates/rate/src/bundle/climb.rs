@@ -147,7 +147,10 @@ impl Climb {
             return None;
         }
         self.was_lost = false;
-        if let (true, Outcome::Carried(went, came)) = (outcome.is_stretched(), outcome) {
+        // One that left more slowly than the rate before it, with room in the windows, had too few data.
+        if let (true, Outcome::Carried(went, came)) = (outcome.is_stretched(), outcome)
+            && (went >= round.level * FULL_RATE || aggregate.windows_limit())
+        {
             return self.on_stretched_train(aggregate, came.min(went).min(round.train_rate));
         }
         self.on_carried_train(aggregate, &round, outcome)
@@ -160,13 +163,14 @@ impl Climb {
         let enough = sum.packet * (PACKETS_PER_MEMBER * members) / length;
         let windows = aggregate.windows();
         self.spread = Some(Rate::from_bytes_per_second((windows.as_bytes_per_second() * 2).next_power_of_two()));
-        if sum.delivered.is_zero() || sum.idle {
-            // Windows do not grow before there are data.
+        if sum.delivered.is_zero() || sum.idle || aggregate.in_flight().is_zero() {
+            // Windows do not grow while there are no data.
             self.grown = None;
             return;
         }
         let (since, before) = *self.grown.get_or_insert((sum.at, sum.window));
-        if sum.window > before + before * GROWTH_THRESHOLD {
+        // Nor while the data are fewer than they allow.
+        if sum.window > before + before * GROWTH_THRESHOLD || !aggregate.windows_limit() {
             self.grown = Some((sum.at, sum.window));
         }
         if windows >= enough || sum.at - since >= sum.least_rtt * FLAT_ROUNDS || sum.retransmitted > LEAST_LOSSES {

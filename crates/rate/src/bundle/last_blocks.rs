@@ -21,6 +21,12 @@ const RECALL_ROUNDS: u64 = 3;
 /// 972bfc43). Chosen: no test fails at 2 and 6.
 const RETIREMENT_FACTOR: u64 = 3;
 
+/// Round trips that a message may wait behind a frame of data: with a frame of 4 MiB on each of the
+/// connections, those of a stock receiver (3 MiB of each on the way) need less. Chosen; not varied.
+const WAITING_ROUNDS: u64 = 4;
+/// Time that it may wait on paths on which that is shorter. Chosen; not varied.
+const SHORT_WAIT: Span = Span::from_millis(500);
+
 /// Data that a member was handed and the receiver does not have.
 #[derive(Clone, Copy, Debug)]
 pub struct Owed {
@@ -45,6 +51,14 @@ impl Bundle {
         let each = frame.as_u64() * self.members.len() as u64;
         let others = u128::from(unsent.as_u64().saturating_add(each * SLOWNESS_FACTOR));
         u128::from(known.most().as_bits_per_second()) * others >= u128::from(all) * u128::from(frame.as_u64())
+    }
+
+    /// Whether a member sends a frame of this length in so short a time that what is to be sent behind it
+    /// may wait; true for one that is not known.
+    #[must_use]
+    pub fn has_soon_sent(&self, number: Number, frame: ByteCount) -> bool {
+        let Some(known) = self.members.get(&number) else { return true };
+        frame / known.most() <= (known.last.seen.least_rtt * WAITING_ROUNDS).max(SHORT_WAIT)
     }
 
     /// Member that would delay the end, once there is nothing left to send but what members owe: it

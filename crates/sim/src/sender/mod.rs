@@ -181,6 +181,16 @@ impl Sender {
         self.wake = Time::MAX;
     }
 
+    /// Whether the application has sent all that it has.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        self.board.next() == self.packets
+    }
+
+    /// Adds packets that the application sends after all others.
+    pub(crate) fn add(&mut self, packets: u64) {
+        self.packets += packets;
+    }
+
     /// Handles that the connection is closed.
     pub(crate) fn close(&mut self) {
         self.algorithm.release();
@@ -208,6 +218,8 @@ impl Sender {
                 None => return Some(self.transmit(now, number)),
                 Some(wake) => self.wake = wake,
             }
+        } else if self.board.in_flight() < u64::from(self.algorithm.socket.snd_cwnd) && self.has_sent_all() {
+            self.rate.limit(self.board.outstanding());
         }
         self.pause(now);
         None
@@ -322,7 +334,7 @@ impl Sender {
             retransmitted: self.counters.retransmitted,
             packet,
             window: packet * u64::from(self.algorithm.socket.snd_cwnd),
-            idle: false,
+            idle: self.rate.is_limited(),
         };
         let socket = &self.algorithm.socket;
         TcpState {

@@ -21,6 +21,8 @@ pub(super) struct Stamp {
     delivered_at: Time,
     /// Send time of the packet that began the interval.
     first_sent: Time,
+    /// Whether the application had nothing more to send.
+    limited: bool,
 }
 
 /// Estimator of a flow's delivery rate, from what each acknowledgement delivers.
@@ -32,9 +34,25 @@ pub(super) struct DeliveryRate {
     /// The most recently sent packet among those of the present acknowledgement: send time, number,
     /// stamp, whether it was retransmitted; `None` if there is none yet.
     latest: Option<(Time, u64, Stamp, bool)>,
+    /// Number of packets delivered at which all have left that were sent while the application had
+    /// nothing more; 0 for none (`app_limited`).
+    limited_until: u64,
+    /// The last sample that counts: packets, interval, and whether the application limited it.
+    counted: (u32, Span, bool),
 }
 
 impl DeliveryRate {
+    /// Records that the application has nothing more to send while `outstanding` packets are on the
+    /// way (`tcp_rate_check_app_limited`).
+    pub(super) fn limit(&mut self, outstanding: u64) {
+        self.limited_until = (self.delivered + outstanding).max(1);
+    }
+
+    /// Whether the application limited the last sample that counts.
+    pub(super) fn is_limited(&self) -> bool {
+        self.counted.2
+    }
+
     /// Number of packets delivered in all.
     pub(super) fn delivered(&self) -> u64 {
         self.delivered
@@ -46,7 +64,13 @@ impl DeliveryRate {
             self.first_sent = now;
             self.delivered_at = now;
         }
-        Stamp { delivered: self.delivered as u32, delivered_at: self.delivered_at, first_sent: self.first_sent }
+        let limited = self.limited_until > 0;
+        Stamp {
+            delivered: self.delivered as u32,
+            delivered_at: self.delivered_at,
+            first_sent: self.first_sent,
+            limited,
+        }
     }
 
     /// Records that the present acknowledgement delivers a packet.
@@ -76,8 +100,17 @@ impl DeliveryRate {
             is_retrans: again,
             ..unknown
         };
+        if self.limited_until > 0 && self.delivered > self.limited_until {
+            self.limited_until = 0;
+        }
         if interval < least_rtt {
             return known;
+        }
+        let packets = (self.delivered as u32).wrapping_sub(stamp.delivered);
+        let (before, took, _) = self.counted;
+        let is_more = u64::from(packets) * took.as_nanos() >= u64::from(before) * interval.as_nanos();
+        if !stamp.limited || is_more {
+            self.counted = (packets, interval, stamp.limited);
         }
         RateSample {
             delivered: (self.delivered as u32).wrapping_sub(stamp.delivered) as i32,

@@ -144,7 +144,7 @@ impl<'a> Connections<'a> {
     /// Data that each connection still has to deliver, when there is nothing else to send; empty
     /// before. Where files have failed, what is left is not known exactly, and it is empty.
     fn owed(&self) -> Vec<Owed> {
-        if !self.executor.left(self.handed.iter().map(Handed::plain).sum()).is_zero() {
+        if self.executor.left(self.handed.iter().map(Handed::plain).sum()) != Some(ByteCount::ZERO) {
             return Vec::new();
         }
         let mut delivered = self.executor.further.delivered_by_each();
@@ -326,7 +326,7 @@ impl<'a> Connections<'a> {
         }
         let no_data = never();
         // On the way, as the connections carry it.
-        let left = self.executor.compressing.on_the_way(self.executor.left(self.bytes_sent()));
+        let left = self.executor.left(self.bytes_sent()).map(|left| self.executor.compressing.on_the_way(left));
         let if_taken = |queue, frame| {
             let takes = !self.executor.is_data_stopped() && self.steering.takes(number, ByteCount::from(frame), left);
             if takes { queue } else { &no_data }

@@ -722,10 +722,9 @@ impl<'a> Executor<'a> {
         self.queue(&self.data, parcel)
     }
 
-    /// Bytes still to be sent in total, less the `aside` bytes; [`ByteCount::MAX`] while the total
-    /// is unknown.
-    pub(super) fn left(&self, aside: u64) -> ByteCount {
-        self.counts().to_send().map_or(ByteCount::MAX, |all| all - ByteCount::new(aside))
+    /// Bytes still to be sent in total, less the `aside` bytes; `None` while the total is unknown.
+    pub(super) fn left(&self, aside: u64) -> Option<ByteCount> {
+        self.counts().to_send().map(|all| all - ByteCount::new(aside))
     }
 
     /// Puts a frame into a queue for the sockets, and waits for room there; `None` when the session

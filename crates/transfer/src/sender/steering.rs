@@ -238,8 +238,8 @@ impl<'a> Steering<'a> {
     }
 
     /// Whether a connection should take a frame of this length while `unsent` bytes are left to be
-    /// sent ([`Controller::takes`]).
-    pub(super) fn takes(&self, number: u8, frame: ByteCount, unsent: ByteCount) -> bool {
+    /// sent; `None` if that is not known ([`Controller::takes`]).
+    pub(super) fn takes(&self, number: u8, frame: ByteCount, unsent: Option<ByteCount>) -> bool {
         self.controller().takes(number.into(), frame, unsent)
     }
 
