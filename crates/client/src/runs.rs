@@ -186,7 +186,10 @@ pub fn push_over(
                 None => sender::find_sources(order.tree, order.paths, order.send, &order.transfer)
                     .restricted_to(order.selection.cloned()),
             };
-            let found = found.with_receipt(order.receipt.map(|receipt| receipt.sink())).needing(receive.needs_here());
+            let found = found
+                .with_receipt(order.receipt.map(|receipt| receipt.sink()))
+                .needing(receive.needs_here())
+                .wishing(receive.wishes());
             sender::run(link, joining, Follow::attach_to(order.follow, order.listed.limit(found)), order.send, run)
         })
     };

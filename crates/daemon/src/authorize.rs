@@ -100,6 +100,9 @@ fn authorize_transfer(job: &Transfer, granted: &Granted) -> Result<(), Refusal> 
         {
             refused("a drop box does not tell what is there; leave --link-dest out")
         }
+        Transfer::Receive { options, .. } if !options.bases.is_empty() && !granted.rights.access.reads() => refused(
+            "this key may not read what is there; leave --basis out, or ask for rights=rw in authorized_keys there",
+        ),
         Transfer::Receive { options, .. }
             if options.directory_links.is_some() && granted.rights.access.drop_box().is_some() =>
         {

@@ -1,7 +1,7 @@
 //! Compression of payloads by zstd, each by itself: no payload refers to another.
 //!
 //! ```text
-//! Block, Difference, Pack      payload: p bytes
+//! Block, Difference, Assembled, Pack   payload: p bytes
 //!         │  compress                        z ≤ p − p/16, or it stays as it is
 //!         ▼
 //! Compressed { length: p, … }  payload: one zstd frame of z bytes
@@ -22,7 +22,7 @@ use zstd::bulk;
 use zstd::zstd_safe::find_frame_compressed_size;
 
 use crate::limits::MAX_PAYLOAD;
-use crate::message::{BlockHeader, Message, PackItem};
+use crate::message::{Assembled, BlockHeader, Message, PackItem};
 
 /// Highest level of compression: those above need much more memory for each thread.
 pub const MAX_LEVEL: u8 = 19;
@@ -79,6 +79,8 @@ pub enum Compressible {
     Difference(BlockHeader),
     /// As [`Message::Pack`].
     Pack(Vec<PackItem>),
+    /// As [`Message::Assembled`].
+    Assembled(Assembled),
 }
 
 impl Compressible {
@@ -91,6 +93,7 @@ impl Compressible {
             Message::Block(header) => Ok(Self::Block(header)),
             Message::Difference(header) => Ok(Self::Difference(header)),
             Message::Pack(items) => Ok(Self::Pack(items)),
+            Message::Assembled(assembled) => Ok(Self::Assembled(assembled)),
             other => Err(Box::new(other)),
         }
     }
@@ -102,6 +105,7 @@ impl From<Compressible> for Message {
             Compressible::Block(header) => Self::Block(header),
             Compressible::Difference(header) => Self::Difference(header),
             Compressible::Pack(items) => Self::Pack(items),
+            Compressible::Assembled(assembled) => Self::Assembled(assembled),
         }
     }
 }

@@ -8,6 +8,8 @@
 //! | [`validate`] | what a message must keep to before it is believed |
 //! | [`digest`] | BLAKE3 of blocks, files, items and trees |
 //! | [`block_map`] | which blocks of a file are there |
+//! | [`chunking`] | content cut into chunks by what is in it |
+//! | [`delta`] | content that has moved, described and copied |
 //! | [`data_ranges`] | which parts of a block are data |
 //! | [`block_journal`] | the durable blocks of one unfinished file, as kept beside it |
 //! | [`run_journal`] | what a whole unfinished run has published and staged |
@@ -48,9 +50,11 @@ mod blocks;
 mod bootstrap;
 mod change;
 mod choice;
+pub mod chunking;
 pub mod compression;
 pub mod data_ranges;
 mod deletion;
+pub mod delta;
 pub mod digest;
 pub mod digest_cache;
 mod directory_links;

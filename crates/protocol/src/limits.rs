@@ -12,6 +12,15 @@ pub const BLOCK_SIZE: usize = 4 << 20;
 pub const LEAF_SIZE: usize = 64 << 10;
 /// Most blocks whose leaves are described in one message.
 pub const MAX_BASIS_BLOCKS: usize = 16;
+/// Most chunks of bases that are described for one file.
+pub const MAX_CHUNKS: u32 = 1 << 20;
+/// Most chunks in one message.
+pub const MAX_CHUNKS_TOLD: usize = 4096;
+const _: () = assert!(MAX_CHUNKS_TOLD * (5 + 16) < MAX_HEAD / 2);
+/// Most parts of one block that are copied from bases: what the shortest chunks fill.
+pub const MAX_COPIES: usize = 1024;
+/// Most files and directories that are named as bases of one copy.
+pub const MAX_BASES: usize = 20;
 /// Size of a part of a block in bytes; the last blocks of a session travel in parts.
 pub const PART_SIZE: usize = 256 << 10;
 /// Largest head of a frame (a message without its payload), in bytes.

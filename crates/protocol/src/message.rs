@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! client → server   Request ─────────────► Accepted | Refused
-//! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Difference | Part | Pack | Compressed)*, (FileEnd | StreamEnd)*, DirEnd*, Totals, End, Goodbye
+//! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Difference | Assembled | Part | Pack | Compressed)*, (FileEnd | StreamEnd)*, DirEnd*, Totals, End, Goodbye
 //!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory), Removed* (of a move),
 //!                   OwnerNames* (of owners by name, ahead of the entries), NamesWanted* (of listed names),
 //!                   CandidateAnswer* (of a mirror), Holes* (for a Basis), StreamFrom? (ahead of a stream)
-//! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Basis*, Resend*, Done*, Feedback*, UserCeiling*, Candidates* and Deletion* (of a mirror),
+//! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Basis*, Chunks*, Resend*, Done*, Feedback*, UserCeiling*, Candidates* and Deletion* (of a mirror),
 //!                   Snapshot* (ahead of the last Deletion), Names* (for a NamesWanted), Receipt* (where one is asked for), StreamDurable* (of a stream)
 //! either way        Left, KeyCeiling* (from a daemon), Notice*, Ping, Interrupt, Abort
 //! of a listing      List (see [`ListMessage`])
@@ -14,7 +14,7 @@
 //! of a measurement  Measure (see [`crate::measure`])
 //! ```
 //!
-//! Only `Block`, `Difference`, `Part`, `Pack` and `Compressed` carry a payload. What arrives is bounded by [`crate::limits`]
+//! Only `Block`, `Difference`, `Assembled`, `Part`, `Pack` and `Compressed` carry a payload. What arrives is bounded by [`crate::limits`]
 //! before anything is allocated.
 
 use std::ops::Range;
@@ -28,6 +28,7 @@ pub use crate::change::{ChangeCount, ChangeMessage, ChangeRequest, ChangedItem};
 pub use crate::choice::{Choice, TimeStamp};
 pub use crate::compression::{Compress, Compressed, Compressible, Uncompressed};
 pub use crate::deletion::{Delete, Deletion, LeftOut, MaxDelete, Mirrored};
+pub use crate::delta::{Assembled, Chunks};
 pub use crate::directory_links::DirectoryLinks;
 use crate::limits::PART_SIZE;
 pub use crate::listed::ListedNames;
@@ -138,7 +139,7 @@ pub enum Message {
     Left {
         /// Number of the connection, see [`Job::Join`].
         connection: u8,
-        /// Number of data frames (`Block`, `Difference`, `Part`, `Pack`, `Compressed`, `FileEnd`, `StreamEnd`) that the sender
+        /// Number of data frames (`Block`, `Difference`, `Assembled`, `Part`, `Pack`, `Compressed`, `FileEnd`, `StreamEnd`) that the sender
         /// handed to the connection, or that arrived over it at the receiver.
         frames: u64,
     },
@@ -242,7 +243,7 @@ pub enum Message {
     },
     /// The sender has come to the end of a [`Stream`](EntryKind::Stream).
     StreamEnd(StreamEnd),
-    /// A `Block`, `Difference` or `Pack` whose payload is compressed, to a receiver that has
+    /// A `Block`, `Difference`, `Assembled` or `Pack` whose payload is compressed, to a receiver that has
     /// [`Features::COMPRESSION`]: the payload is one zstd frame.
     Compressed(Compressed),
     /// A message about the receipt of a copy between two far ends, from or to the client of both.
@@ -268,6 +269,12 @@ pub enum Message {
         /// Number of bytes, more than was told before.
         bytes: u64,
     },
+    /// Chunks of the files in which the receiver, which has answered [`Want::Delta`], has content of a
+    /// file.
+    Chunks(Chunks),
+    /// A block that the receiver puts together from parts of its files and from the payload, which has
+    /// the rest of the block's data back to back; there may be none.
+    Assembled(Assembled),
 }
 
 impl Message {
@@ -279,6 +286,7 @@ impl Message {
             self,
             Self::Block(_)
                 | Self::Difference(_)
+                | Self::Assembled(_)
                 | Self::Part(_)
                 | Self::Pack(_)
                 | Self::FileEnd(_)
@@ -360,6 +368,8 @@ impl Message {
             Self::KeyCeiling(_) => "KeyCeiling",
             Self::StreamFrom { .. } => "StreamFrom",
             Self::StreamDurable { .. } => "StreamDurable",
+            Self::Chunks(_) => "Chunks",
+            Self::Assembled(_) => "Assembled",
         }
     }
 }
@@ -647,6 +657,9 @@ pub enum Want {
     /// Only blocks that no `Held` named are wanted, each as its difference to the [`Basis`] that
     /// follows.
     Difference,
+    /// Only blocks that no `Held` named are wanted, without the content that the [`Chunks`] that follow
+    /// describe, wherever in the file it is.
+    Delta,
 }
 
 /// Reason why the destination stays as it is at the name of an item that may differ.

@@ -219,7 +219,7 @@ pub struct ReceiveOptions {
     /// Snapshot to be made in the destination; `None` for an ordinary copy.
     pub snapshot: Option<Snapshot>,
     /// Place of replaced and deleted items; `None` to keep none.
-    pub backup: Option<Backup>,
+    pub backup: Option<Box<Backup>>,
     /// Whether the sender is given a receipt ([`crate::receipt`]), signed by the receiving end.
     pub receipt: bool,
     /// Changes of the modes that the sender announces, made in their order.
@@ -235,6 +235,11 @@ pub struct ReceiveOptions {
     pub known_digests: bool,
     /// Whether the only file is written into the block device that is the destination.
     pub write_device: bool,
+    /// Whether content that has moved within large files is looked for, and not sent.
+    pub delta: bool,
+    /// Paths of files and directories, absolute or from the parent of the destination, in which content
+    /// of large files is looked for besides those that they replace; only with `delta`.
+    pub bases: Vec<Vec<u8>>,
 }
 
 /// Place where the receiver keeps the items that the copy replaces or deletes at the destination.
@@ -376,6 +381,12 @@ impl ReceiveOptions {
             (self.directory_links.is_some(), Features::DIRECTORY_LINKS),
             (self.write_device, Features::DEVICES),
         ])
+    }
+
+    /// Features without which the copy is made, in another way than these options ask.
+    #[must_use]
+    pub fn wishes(&self) -> Features {
+        if self.delta { Features::DELTA } else { Features::NONE }
     }
 
     /// Whether the sender is to tell the names of owners, or of those whom access control lists name.

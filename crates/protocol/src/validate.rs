@@ -4,8 +4,10 @@
 //! course of the session (consecutive ids, open directories, sizes as announced) are checked where
 //! that state is kept.
 
+mod blocks;
 mod change;
 mod deletion;
+mod delta;
 mod job;
 mod listed;
 mod listing;
@@ -18,8 +20,7 @@ mod snapshot;
 use crate::basis::{Basis, LEAVES};
 use crate::limits::{
     BLOCK_SIZE, MAX_ADDRESSES, MAX_BASIS_BLOCKS, MAX_CANDIDATES, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_NOTICED,
-    MAX_PACK_ITEMS, MAX_PAYLOAD, MAX_RANGES, MAX_SHOWN_PATH, MAX_SOURCES, MAX_STAGES, MAX_STREAMS, MAX_TEXT,
-    PACK_FILE_LIMIT,
+    MAX_PACK_ITEMS, MAX_PAYLOAD, MAX_SHOWN_PATH, MAX_SOURCES, MAX_STAGES, MAX_STREAMS, MAX_TEXT, PACK_FILE_LIMIT,
 };
 use crate::measure;
 use crate::message::{
@@ -27,6 +28,7 @@ use crate::message::{
     DeviceNumber, Entry, EntryKind, FarTask, Goodbye, Held, Job, Message, Notice, PackItem, Parent, Part, Problem,
     Refusal, Running, Source, SourceKind, Streamed, Wants,
 };
+use blocks::{block_number, block_ranges};
 use names::{path, xattrs};
 use rules::{Checked, require, text};
 
@@ -65,6 +67,10 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Difference(header) => {
             return in_message("Difference", Some(header.id), difference(header, payload_length));
         }
+        Message::Assembled(assembled) => {
+            let id = Some(assembled.header.id);
+            return in_message("Assembled", id, delta::assembled(assembled, payload_length));
+        }
         Message::Part(part) => return in_message("Part", Some(part.id), self::part(part, payload_length)),
         Message::Pack(items) => return in_message("Pack", None, pack(items, payload_length)),
         Message::Compressed(compressed) => {
@@ -90,6 +96,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Wants(wants) => ("Wants", self::wants(wants)),
         Message::Resend { index, .. } => ("Resend", block_number(*index)),
         Message::Basis(basis) => ("Basis", self::basis(basis)),
+        Message::Chunks(chunks) => ("Chunks", delta::chunks(chunks)),
         Message::Holes { blocks, .. } => ("Holes", require(blocks.len() <= MAX_BASIS_BLOCKS, "too many blocks")),
         Message::Done(items) => (
             "Done",
@@ -175,7 +182,7 @@ fn in_message(message: &'static str, entry: Option<u32>, checked: Checked) -> Re
 
 /// Checks that a message that carries no data has no payload.
 fn require_no_payload(payload_length: usize) -> Checked {
-    require(payload_length == 0, "it has a payload, which only Block, Difference, Part and Pack may have")
+    require(payload_length == 0, "it has a payload, which only Block, Difference, Assembled, Part and Pack may have")
 }
 
 /// Checks a block of a file, whose payload has data: all of it, or that of its ranges.
@@ -190,18 +197,8 @@ fn block(header: &BlockHeader, payload_length: usize) -> Checked {
 
 /// Checks a block of which the payload is the data of its ranges.
 fn difference(header: &BlockHeader, payload_length: usize) -> Checked {
-    block_number(header.index)?;
     require(payload_length <= BLOCK_SIZE, "more data than a block holds")?;
-    require(header.ranges.len() <= MAX_RANGES, "too many data ranges")?;
-    let mut end = 0;
-    let mut sum = 0;
-    for &(offset, length) in &header.ranges {
-        require(length > 0, "an empty data range")?;
-        require(u64::from(offset) >= end, "data ranges that overlap or are out of order")?;
-        end = u64::from(offset) + u64::from(length);
-        sum += u64::from(length);
-    }
-    require(end <= BLOCK_SIZE as u64, "a data range beyond the end of the block")?;
+    let sum = block_ranges(header)?;
     require(sum == payload_length as u64, "data ranges that do not add up to the payload")
 }
 
@@ -222,11 +219,6 @@ fn part(part: &Part, payload_length: usize) -> Checked {
     require(payload_length == part.range().len(), "data that is not that of the part")
 }
 
-/// Checks that a file can have a block of this number.
-fn block_number(index: u32) -> Checked {
-    require(index < u32::MAX, "a block number that no file reaches")
-}
-
 /// Checks that the payload is shorter than what it stands for, and the latter as though it had come as it is.
 fn compressed(compressed: &Compressed, payload_length: usize) -> Checked {
     let length = compressed.length as usize;
@@ -236,6 +228,7 @@ fn compressed(compressed: &Compressed, payload_length: usize) -> Checked {
         Compressible::Block(header) => block(header, length),
         Compressible::Difference(header) => difference(header, length),
         Compressible::Pack(items) => pack(items, length),
+        Compressible::Assembled(assembled) => delta::assembled(assembled, length),
     }
 }
 

@@ -204,6 +204,9 @@ impl Features {
     /// ([`StreamDurable`](crate::Message::StreamDurable)); as a receiver, it continues one that an earlier
     /// session has left ([`StreamFrom`](crate::Message::StreamFrom)).
     pub const STREAM_PLACES: Self = Self(1 << 20);
+    /// As the sender, the end finds content that has moved within a file, or comes from another one
+    /// ([`Chunks`](crate::message::Chunks)).
+    pub const DELTA: Self = Self(1 << 21);
     /// The features of this release.
     pub const OURS: Self = Self(
         Self::DISKLESS.0
@@ -226,7 +229,8 @@ impl Features {
             | Self::USER_CEILING.0
             | Self::DEVICES.0
             | Self::KEY_CEILING.0
-            | Self::STREAM_PLACES.0,
+            | Self::STREAM_PLACES.0
+            | Self::DELTA.0,
     );
 
     /// The set of these bits, whatever they mean.
@@ -295,6 +299,11 @@ impl Features {
                 Self::DEVICES,
                 "the far end does not read or write block devices; upgrade icdc there, or have dd read or write the device and copy by \
                  standard input or output",
+            ),
+            (
+                Self::DELTA,
+                "the far end does not find content that has moved: large files are compared place by place, and with a named basis not \
+                 at all; upgrade icdc there",
             ),
             (Self::RECEIPT, "the far end cannot sign receipts; upgrade icdc there, or copy without --receipt"),
             (

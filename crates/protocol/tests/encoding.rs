@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use icdc_filter::{Effect, Rule};
+use icdc_protocol::chunking::Chunking;
+use icdc_protocol::delta::{CopiedPart, copied_bytes};
 use icdc_protocol::frame::{PREFIX_LENGTH, Prefix, decode_head, encode};
 use icdc_protocol::measure::{ControlMessage, MeasureRequest, Received, Sample, Sent};
 use icdc_protocol::message::*;
@@ -18,7 +20,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "60be8aa3"),
+        ("Request", "7d158e37"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -26,9 +28,10 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Block", "5d599d8e"),
         ("Difference", "07d64479"),
         ("Holes", "6a1731f9"),
+        ("Assembled", "3fe8d351"),
         ("Part", "326d24e2"),
         ("Pack", "5acc7aac"),
-        ("Compressed", "e69974b4"),
+        ("Compressed", "2e599561"),
         ("FileEnd", "1b4b3a62"),
         ("StreamEnd", "d9f56906"),
         ("LeftOut", "29d2571d"),
@@ -46,7 +49,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Connections", "96c7b125"),
         ("Ready", "3c49ac2c"),
         ("Held", "c64b532c"),
-        ("Wants", "01baff5d"),
+        ("Wants", "aad34b1f"),
         ("Resend", "e9276093"),
         ("Done", "ea407dac"),
         ("Feedback", "6faecbcf"),
@@ -59,6 +62,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Snapshot", "85fa1537"),
         ("Receipt", "97783c88"),
         ("Basis", "f17d267f"),
+        ("Chunks", "c18f1d03"),
         ("Refused", "c2a94cc6"),
         ("Left", "93d7c101"),
         ("MaxRate", "db3edbb5"),
@@ -124,6 +128,10 @@ fn every_seed_of_a_frame_is_one() {
 
 fn payload(message: &Message) -> usize {
     match message {
+        Message::Assembled(Assembled { header, copies }) => {
+            let data: u64 = header.ranges.iter().map(|(_, length)| u64::from(*length)).sum();
+            (data - copied_bytes(copies)) as usize
+        }
         Message::Block(header) | Message::Difference(header) => {
             header.ranges.iter().map(|(_, length)| *length as usize).sum()
         }
@@ -240,7 +248,7 @@ fn requests() -> Vec<Message> {
         }),
         link_dest: vec![b"../old".to_vec()],
         snapshot: None,
-        backup: Some(Backup { directory: Some(b"replaced".to_vec()), suffix: b".old".to_vec() }),
+        backup: Some(Box::new(Backup { directory: Some(b"replaced".to_vec()), suffix: b".old".to_vec() })),
         receipt: false,
         chmod: mode_changes(),
         owners: owner_mapping().into(),
@@ -248,6 +256,8 @@ fn requests() -> Vec<Message> {
         directory_links: Some(DirectoryLinks { into: vec![b"/mnt/other".to_vec()] }),
         known_digests: false,
         write_device: false,
+        delta: false,
+        bases: Vec::new(),
     };
     let drive = Drive {
         host: "far".into(),
@@ -393,6 +403,7 @@ fn from_sender() -> Vec<Message> {
         Message::Difference(BlockHeader { id: 300, index: 3, value: [7; 32], ranges: vec![(65536, 65536)] }),
         Message::Difference(BlockHeader { id: 300, index: 4, value: [9; 32], ranges: Vec::new() }),
         Message::Holes { id: 300, blocks: vec![5, 9] },
+        Message::Assembled(assembled(vec![(0, 100_000)])),
         Message::Part(Part { id: 300, index: 2, value: [7; 32], length: 600_000, number: 2 }),
         Message::Pack(vec![PackItem { id: 301, length: 10, digest: [8; 32] }]),
         compressed(Compressible::Block(BlockHeader { id: 300, index: 2, value: [7; 32], ranges: vec![(0, 5000)] })),
@@ -402,6 +413,7 @@ fn from_sender() -> Vec<Message> {
             value: [7; 32],
             ranges: vec![(9, 5000)],
         })),
+        compressed(Compressible::Assembled(assembled(vec![(0, 75_000)]))),
         compressed(Compressible::Pack(vec![PackItem { id: 301, length: 5000, digest: [8; 32] }])),
         end(Ok(FileDigest::Blake3([1; 32]))),
         end(Ok(FileDigest::SparseMap([2; 32]))),
@@ -479,6 +491,7 @@ fn from_receiver() -> Vec<Message> {
         Want::Renamed(Some(digest)),
         Want::Renamed(None),
         Want::Difference,
+        Want::Delta,
     ];
     let done = |outcome| Done { id: 400, outcome };
     let feedback = |write_rate| {
@@ -527,7 +540,22 @@ fn from_receiver() -> Vec<Message> {
         Message::Receipt(ReceiptPart::Refused("an item failed".into())),
         Message::Basis(Basis { id: 300, first: 3, blocks: vec![vec![[1; 16], [2; 16]], Vec::new()], complete: false }),
         Message::Basis(Basis { id: 300, first: 5, blocks: Vec::new(), complete: true }),
+        Message::Chunks(Chunks {
+            id: 300,
+            chunking: Chunking::for_bytes(ByteCount::ZERO),
+            basis: 2,
+            offset: 1 << 33,
+            chunks: vec![(20_000, [1; 16]), (300, [2; 16])],
+            covered: 1 << 34,
+            complete: false,
+        }),
     ]
+}
+
+/// A block of data in these ranges of which 70,000 bytes are copied.
+fn assembled(ranges: Vec<(u32, u32)>) -> Assembled {
+    let header = BlockHeader { id: 300, index: 4, value: [7; 32], ranges };
+    Assembled { header, copies: vec![CopiedPart { at: 300, length: 70_000, basis: 1, offset: 1 << 33 }] }
 }
 
 fn either_way() -> Vec<Message> {

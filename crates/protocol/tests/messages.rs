@@ -3,6 +3,7 @@
 mod strategies;
 
 use icdc_filter::{Effect, Rule};
+use icdc_protocol::delta::copied_bytes;
 use icdc_protocol::frame::{ENTRIES_OVERHEAD, FrameError, PREFIX_LENGTH, Prefix, decode_head, encode, entry_length};
 use icdc_protocol::limits::*;
 use icdc_protocol::message::*;
@@ -33,6 +34,10 @@ proptest! {
     fn a_payload_goes_with_blocks_and_packs_only((message, payload) in strategies::message(), other in 1_usize..1 << 22) {
         let carries = match &message {
             Message::Block(header) => header.ranges.is_empty(),
+            // The last block of a file is a short one.
+            Message::Assembled(Assembled { header, copies }) => {
+                header.ranges.is_empty() && copied_bytes(copies) + other as u64 <= BLOCK_SIZE as u64
+            }
             Message::Compressed(compressed) => other < compressed.length as usize,
             _ => false,
         };
@@ -263,7 +268,7 @@ fn backups_have_a_place_and_names_of_their_own() {
     let admits = |directory: Option<&[u8]>, suffix: &[u8], snapshot: Option<Snapshot>| {
         let backup = Backup { directory: directory.map(<[u8]>::to_vec), suffix: suffix.to_vec() };
         let delete = Some(Delete::default());
-        let options = ReceiveOptions { backup: Some(backup), delete, snapshot, ..ReceiveOptions::default() };
+        let options = ReceiveOptions { backup: Some(Box::new(backup)), delete, snapshot, ..ReceiveOptions::default() };
         let job = Job::Transfer(Transfer::Receive { destination: b"there".to_vec(), options });
         validate::message(&Message::Request(Request::new([0; 16], job)), 0).is_ok()
     };

@@ -119,6 +119,7 @@ fn unknown_features_mean_nothing() {
         Features::KEY_CEILING,
         Features::STREAM_PLACES,
         Features::DEVICES,
+        Features::DELTA,
     ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);
     let preserve = Preserve { specials: true, ..Preserve::default() };

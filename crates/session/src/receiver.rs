@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`book`] | names: what is wanted, and when an item, a directory and the run are done |
 //! | [`comparisons`] | large files and those that they replace: what is compared, and how far ahead |
+//! | [`descriptions`] | large files and those in which their content may be: what is cut into chunks, and how far |
 //! | [`ending`] | the end of the session, and the last messages |
 //! | [`frames_arrived`] | data frames that arrived over each connection after the first |
 //! | [`stalls`] | stalls of these connections while the first one is active |
@@ -13,6 +14,7 @@
 
 pub mod book;
 pub mod comparisons;
+pub mod descriptions;
 pub mod ending;
 pub mod files;
 pub mod frames_arrived;

@@ -435,9 +435,9 @@ pub struct Sample {
     /// Seconds since the start of the run.
     pub seconds: f64,
     /// Payload bytes that have arrived at the receiver so far, those of an earlier run included, and
-    /// those that the files which are replaced have.
+    /// those that files there had before.
     pub bytes_done: u64,
-    /// Bytes of these that the files which are replaced have, and that did not travel.
+    /// Bytes of these that files at the destination had before, and that did not travel.
     #[serde(default)]
     pub unchanged_bytes: u64,
     /// Bytes of these that an earlier run, or an earlier connection, had brought.
@@ -648,7 +648,7 @@ pub struct Summary {
     pub removed: u64,
     /// Bytes that an earlier run had made durable and that did not travel again.
     pub resumed_bytes: u64,
-    /// Bytes of changed files that did not travel, as the files that they replace have them.
+    /// Bytes of changed files that did not travel, as files at the destination had them before.
     #[serde(default)]
     pub unchanged_bytes: u64,
     /// Number of files that an earlier run had published and whose contents were not read in this

@@ -307,6 +307,22 @@ pub(crate) struct CopyArguments {
     #[arg(short = 'W', long, help_heading = "Data path")]
     pub(crate) whole_file: bool,
 
+    /// Find what has moved within a large file that is replaced, such as behind an insertion, and send only what
+    /// is new. By default, only what is equal at the same place is not sent
+    ///
+    /// The old file is read ahead of the copy, and the chunks that it is cut into are described to the sender: 1.2 MB
+    /// for each GiB.
+    #[arg(long, conflicts_with_all = ["whole_file", "write_device"], help_heading = "Data path")]
+    pub(crate) delta: bool,
+
+    /// Find content of large files also in PATH, at the destination's host, and do not send it: a file, such as
+    /// yesterday's dump, for all of them; of a directory, the file of the same path in it. Implies --delta
+    ///
+    /// A PATH that is not absolute lies beside DST. It is read, never changed, and may be on another file system. May be
+    /// given up to 20 times.
+    #[arg(long, value_name = "PATH", action = ArgAction::Append, conflicts_with_all = ["whole_file", "write_device"], help_heading = "Data path", value_hint = ValueHint::AnyPath)]
+    pub(crate) basis: Vec<OsString>,
+
     /// Change the modes that the source has: D2755,F644 for directories and others, or letters as for
     /// chmod, such as Du=rwx,go=rX. May be given several times
     #[arg(long, value_name = "CHANGES", action = ArgAction::Append, allow_hyphen_values = true, value_parser = mode_changes, help_heading = "What to copy and how")]

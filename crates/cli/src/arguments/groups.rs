@@ -53,7 +53,10 @@ const GROUPS: [(&str, &[&str]); 9] = [
         ],
     ),
     ("Following", &["follow", "settle", "marker", "until", "idle", "scan_interval"]),
-    ("Data path", &["rate", "cc", "background", "streams", "compress", "whole_file", "ring", "buffered"]),
+    (
+        "Data path",
+        &["rate", "cc", "background", "streams", "compress", "whole_file", "delta", "basis", "ring", "buffered"],
+    ),
     (
         "Reaching hosts",
         &[

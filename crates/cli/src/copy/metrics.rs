@@ -48,7 +48,7 @@ fn counted(reading: &mut Reading, tally: &Tally) {
     let help = "Payload of an earlier run that need not travel again";
     reading.counter("icdc_copy_resumed_bytes", help, [((), resumed.into())]);
     let unchanged = told.unchanged_bytes.max(seen.unchanged_bytes);
-    let help = "Payload that the replaced files have, and that need not travel";
+    let help = "Payload that files at the destination have, and that need not travel";
     reading.counter("icdc_copy_unchanged_bytes", help, [((), unchanged.into())]);
     let segments = told.retransmitted_segments.max(seen.retransmitted_segments);
     reading.counter("icdc_copy_retransmitted_segments", "TCP segments retransmitted", [((), segments.into())]);

@@ -92,7 +92,7 @@ impl Recording {
             ("Peak over 1 s", self.peak()),
             ("The far end's limit", some_rate(summary.max_rate_bps)),
             ("Kept from before an interruption", some_bytes(summary.resumed_bytes)),
-            ("Equal in the files that were replaced", some_bytes(summary.unchanged_bytes)),
+            ("Found in files at the destination", some_bytes(summary.unchanged_bytes)),
             ("Taken over unread", some_bytes(summary.taken_over_bytes)),
             ("Skipped", (summary.skipped > 0).then(|| counted(summary.skipped, "file"))),
             ("Linked there", (summary.linked > 0).then(|| counted(summary.linked, "file"))),

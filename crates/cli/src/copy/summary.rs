@@ -29,7 +29,7 @@ pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<St
         parts.push(format!("{} kept from before an interruption", size(summary.resumed_bytes)));
     }
     if summary.unchanged_bytes > 0 {
-        parts.push(format!("{} not sent, equal in the files that were replaced", size(summary.unchanged_bytes)));
+        parts.push(format!("{} not sent, found in files at the destination", size(summary.unchanged_bytes)));
     }
     parts.extend(compression(summary));
     if summary.taken_over_files > 0 {
@@ -271,7 +271,7 @@ mod tests {
         for words in [
             "250MB sent",
             "1GB kept from before an interruption",
-            "3MB not sent, equal in the files that were replaced",
+            "3MB not sent, found in files at the destination",
             "3 files, 5MB, taken over from an earlier run by size and time, NOT READ",
             "2 files skipped",
             "4 files linked at the destination",

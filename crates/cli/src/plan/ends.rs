@@ -74,7 +74,7 @@ pub(super) fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOpt
         link_dest: arguments.link_dest.iter().map(|directory| directory.as_bytes().to_vec()).collect(),
         missing: if arguments.existing { Missing::LeaveOut } else { Missing::Make },
         snapshot: None,
-        backup: backup(arguments),
+        backup: backup(arguments).map(Box::new),
         receipt: false,
         chmod: arguments.chmod.iter().flat_map(|changes| changes.0.iter().copied()).collect(),
         owners: Box::default(),
@@ -82,6 +82,8 @@ pub(super) fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOpt
         directory_links: directory_links(arguments),
         known_digests: uses_known_digests(arguments),
         write_device: arguments.write_device,
+        delta: arguments.delta || !arguments.basis.is_empty(),
+        bases: arguments.basis.iter().map(|path| path.as_bytes().to_vec()).collect(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{bail, ensure};
-use icdc_protocol::limits::{MAX_LINK_DESTS, MAX_LINK_TARGETS, MAX_MODE_CHANGES, MAX_PATH};
+use icdc_protocol::limits::{MAX_BASES, MAX_LINK_DESTS, MAX_LINK_TARGETS, MAX_MODE_CHANGES, MAX_PATH};
 use icdc_protocol::message::Compress;
 use icdc_protocol::validate::is_component;
 
@@ -66,17 +66,18 @@ pub(super) fn refuse_mode_changes(arguments: &CopyArguments) -> anyhow::Result<(
     Ok(())
 }
 
-/// Refuses directories of `--link-dest` and `--dirlinks-into` that are too many, or no paths.
+/// Refuses paths of `--link-dest`, `--dirlinks-into` and `--basis` that are too many, or no paths.
 pub(super) fn refuse_directories(arguments: &CopyArguments) -> anyhow::Result<()> {
     let given = [
         ("--link-dest", &arguments.link_dest, MAX_LINK_DESTS),
         ("--dirlinks-into", &arguments.dirlinks_into, MAX_LINK_TARGETS),
+        ("--basis", &arguments.basis, MAX_BASES),
     ];
     for (option, directories, most) in given {
         let number = directories.len();
-        ensure!(number <= most, "{option}: {number} directories are too many; name at most {most}");
+        ensure!(number <= most, "{option}: {number} paths are too many; name at most {most}");
         let is_path = |directory: &OsString| !directory.is_empty() && directory.len() <= MAX_PATH;
-        ensure!(directories.iter().all(is_path), "{option}: name a directory by a path of at most {MAX_PATH} bytes");
+        ensure!(directories.iter().all(is_path), "{option}: give a path of at most {MAX_PATH} bytes");
     }
     Ok(())
 }
@@ -103,11 +104,18 @@ pub(super) fn refuse_without_effect(arguments: &CopyArguments, hosts: Hosts) -> 
         ("--compress", matches!(arguments.compress, Compress::Level(_)), "is for data that crosses a network"),
         ("--port", arguments.connection.port.is_some(), "names ports for data connections"),
     ];
-    ensure!(
-        !arguments.background
-            || concern("cc").mismatch(hosts, &arguments.connection.via) != Some(Mismatch::NoRemoteHost),
-        "--background is for data that crosses a network, and a copy within this host makes no connection: leave it out"
-    );
+    let crossing = [
+        ("--background", arguments.background),
+        ("--basis", !arguments.basis.is_empty()),
+        ("--delta", arguments.delta),
+    ];
+    let is_within_host = concern("cc").mismatch(hosts, &arguments.connection.via) == Some(Mismatch::NoRemoteHost);
+    for (option, is_given) in crossing {
+        ensure!(
+            !(is_given && is_within_host),
+            "{option} is for data that crosses a network, and a copy within this host makes no connection: leave it out"
+        );
+    }
     for (option, is_given, meaning) in given {
         let mismatch = concern(&option[2..]).mismatch(hosts, &arguments.connection.via);
         ensure!(

@@ -86,6 +86,8 @@ fn refuse_options(arguments: &CopyArguments, stream: &str) -> anyhow::Result<()>
         ("--delete", arguments.delete),
         ("--move", arguments.moves),
         ("--link-dest", !arguments.link_dest.is_empty()),
+        ("--delta", arguments.delta),
+        ("--basis", !arguments.basis.is_empty()),
         ("--snapshot", arguments.snapshot),
         ("--backup-dir", arguments.backup_dir.is_some()),
         ("--skip-equal", arguments.skip_equal),

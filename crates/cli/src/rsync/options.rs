@@ -213,6 +213,8 @@ const OPTIONS: &[RsyncOption] = &[
         .but("a link that leads out of the destination is refused; --dirlinks-into DIR lets it lead into DIR"),
     option(&["--dirlinks-into"], PassValue("--dirlinks-into")),
     // Options of icdc that rsync's cannot stand for.
+    option(&["--delta"], Pass("--delta")),
+    option(&["--basis"], PassValue("--basis")),
     option(&["--remote-icdc"], PassValue("--remote-icdc")),
     option(&["--send-self"], Pass("--send-self")),
     option(&["--yes"], Pass("--yes")),

@@ -17,6 +17,7 @@ mod compression;
 mod ctl;
 mod deep;
 mod delete;
+mod delta;
 mod devices;
 mod differences;
 mod digest_cache;

@@ -5,6 +5,7 @@
 
 mod client;
 mod compressed;
+mod delta;
 mod floods;
 mod keys;
 mod late;

@@ -131,7 +131,7 @@ fn keys_without_the_right_delete_nothing() {
     fs::write(&list, format!("{}\n{options} {} reader\n", lines.trim_end(), reader.public())).unwrap();
     let box_key = Identity::load(&scene.site.path("home/.config/icdc/identity")).unwrap();
     let limited = Delete { max: Some(MaxDelete::Items(1)), allow_empty_source: true, ..Delete::default() };
-    let backup = Backup { directory: Some(b"kept".to_vec()), suffix: Vec::new() };
+    let backup = Box::new(Backup { directory: Some(b"kept".to_vec()), suffix: Vec::new() });
     for (delete, backup) in [(Some(Delete::default()), None), (Some(limited), None), (None, Some(backup))] {
         let options = ReceiveOptions { delete, backup, ..ReceiveOptions::default() };
         let job = || Transfer::Receive { destination: b"in".to_vec(), options: options.clone() };

@@ -1,10 +1,10 @@
 //! What the other end cannot do is not asked of it, and told.
 
 use icdc_protocol::Features;
-use icdc_protocol::message::{Message, Ready, Refusal, RefusalKind, SourceKind, Want, Wants};
+use icdc_protocol::message::{Message, Parent, Ready, Refusal, RefusalKind, SourceKind, Want, Wants};
 use icdc_units::Rate;
 
-use crate::peer::{Server, begin};
+use crate::peer::{Server, begin, entry, file};
 use crate::support::daemon::location;
 use crate::support::process::eventually;
 use crate::support::{HERE, Site, Start};
@@ -43,6 +43,43 @@ fn no_device_is_written_by_an_end_that_does_not_do_so() {
     })
     .expect_code(3);
     assert!(ended.to_string().contains("does not read or write block devices; upgrade icdc there"), "{ended}");
+}
+
+#[test]
+fn moved_content_is_not_looked_for_by_an_end_that_does_not_find_it() {
+    let without = Features::from_bits(Features::OURS.bits() & !Features::DELTA.bits());
+    for pulls in [true, false] {
+        let site = Site::new();
+        let server = Server::new(&site);
+        std::fs::write(site.path("file"), vec![7; 1 << 20]).unwrap();
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut peer = server.accept_request();
+                peer.say(Message::Accepted(without));
+                if pulls {
+                    peer.say(begin(b"file", SourceKind::Item));
+                    peer.say(Message::Entries(vec![entry(0, Parent::Source(0), b"", file(1 << 20))]));
+                    let answer = peer.hear_of(|message| match message {
+                        Message::Wants(wants) => wants.answers.first().copied(),
+                        _ => None,
+                    });
+                    assert_eq!(answer, Want::Difference);
+                } else {
+                    peer.say(Message::Ready(Ready { resuming: false, ring_blocks: 16 }));
+                }
+                peer.say(Message::Abort(Refusal::new(RefusalKind::NotAllowed, "as far as this")));
+                peer.hear_end();
+            });
+            let far = location(server.port(), "file");
+            match pulls {
+                true => site.copy(&["--delta"]).arg(far).arg("file").run(),
+                false => site.copy(&["--delta", "file"]).arg(far).run(),
+            }
+        });
+        for words in ["as far as this", "does not find content that has moved"] {
+            assert!(ended.to_string().contains(words), "{words}: {ended}");
+        }
+    }
 }
 
 /// Copies to a receiver that lacks a feature, and takes what comes as an older release does.

@@ -8,8 +8,8 @@ use super::rules::{Checked, require};
 use super::{owners, receipt, snapshot};
 use crate::compression::{Compress, MAX_LEVEL};
 use crate::limits::{
-    MAX_DISKLESS_BYTES, MAX_HOST, MAX_LINK_DESTS, MAX_LINK_TARGETS, MAX_MODE_CHANGES, MAX_PATH, MAX_RING_BYTES,
-    MAX_RULE_BYTES, MAX_RULES, MAX_SOURCES, MAX_STREAMS, MIN_DISKLESS_BYTES,
+    MAX_BASES, MAX_DISKLESS_BYTES, MAX_HOST, MAX_LINK_DESTS, MAX_LINK_TARGETS, MAX_MODE_CHANGES, MAX_PATH,
+    MAX_RING_BYTES, MAX_RULE_BYTES, MAX_RULES, MAX_SOURCES, MAX_STREAMS, MIN_DISKLESS_BYTES,
 };
 use crate::measure;
 use crate::message::{
@@ -142,6 +142,7 @@ fn receive_options(options: &ReceiveOptions) -> Checked {
     require(options.link_dest.len() <= MAX_LINK_DESTS, "too many reference directories")?;
     options.link_dest.iter().try_for_each(|directory| path(directory))?;
     directory_links(options)?;
+    delta(options)?;
     backup(options)?;
     snapshot::options(options)?;
     receipt::options(options)?;
@@ -151,6 +152,16 @@ fn receive_options(options: &ReceiveOptions) -> Checked {
     // An end that may only measure does nothing else.
     let own = ReceiveOptions { diskless: options.diskless, preserve: Preserve::NOTHING, ..ReceiveOptions::default() };
     require(*options == own, WITHOUT_DISKS)
+}
+
+fn delta(options: &ReceiveOptions) -> Checked {
+    require(
+        !(options.delta && (options.whole_files || options.write_device)),
+        "moved content of whole files or a device",
+    )?;
+    require(options.delta || options.bases.is_empty(), "bases of which no content is looked for")?;
+    require(options.bases.len() <= MAX_BASES, "too many bases")?;
+    options.bases.iter().try_for_each(|basis| path(basis))
 }
 
 fn directory_links(options: &ReceiveOptions) -> Checked {
@@ -173,7 +184,7 @@ fn device(options: &ReceiveOptions) -> Checked {
 }
 
 fn backup(options: &ReceiveOptions) -> Checked {
-    let Some(Backup { directory, suffix }) = &options.backup else { return Ok(()) };
+    let Some(Backup { directory, suffix }) = options.backup.as_deref() else { return Ok(()) };
     require(options.snapshot.is_none(), "a snapshot that replaces something")?;
     require(suffix.is_empty() || is_component(&[b"x", suffix.as_slice()].concat()), "a suffix that no name has")?;
     match directory {

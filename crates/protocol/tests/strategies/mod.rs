@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use icdc_filter::{Effect, Rule};
+use icdc_protocol::chunking::Chunking;
 use icdc_protocol::compression::MAX_LEVEL;
+use icdc_protocol::delta::CopiedPart;
 use icdc_protocol::limits::{
     BLOCK_SIZE, MAX_BINS, MAX_CANDIDATES, MAX_DISKLESS_BYTES, MAX_FILE_SIZE, MAX_LISTED_AHEAD, MAX_MEASURE_NANOS,
     MAX_NAME, MAX_STREAMS, MAX_WINDOW, MIN_DISKLESS_BYTES, PACK_FILE_LIMIT, PART_SIZE,
@@ -23,7 +25,7 @@ use proptest::prelude::*;
 /// A message and the length of the payload that belongs to it.
 pub(crate) fn message() -> impl Strategy<Value = (Message, usize)> {
     let alone = prop_oneof![requests(), from_sender(), from_receiver(), either_way()];
-    prop_oneof![4 => alone.prop_map(|message| (message, 0)), 1 => block(), 1 => part(), 1 => pack(), 1 => compressed()]
+    prop_oneof![4 => alone.prop_map(|message| (message, 0)), 1 => block(), 1 => assembled(), 1 => part(), 1 => pack(), 1 => compressed()]
 }
 
 fn requests() -> impl Strategy<Value = Message> {
@@ -178,6 +180,7 @@ fn from_receiver() -> impl Strategy<Value = Message> {
         receipt_part().prop_map(Message::Receipt),
         passed_receipt().prop_map(Message::PassedReceipt),
         basis().prop_map(Message::Basis),
+        chunks().prop_map(Message::Chunks),
         any::<(u64, u64, u32, u32, Option<u64>)>().prop_map(
             |(received, durable, ring_used, ring_blocks, write_rate)| {
                 Message::Feedback(Feedback { received, durable, ring_used, ring_blocks, write_rate })
@@ -192,6 +195,38 @@ fn basis() -> impl Strategy<Value = Basis> {
         let complete = complete || blocks.is_empty();
         Basis { id, first, blocks, complete }
     })
+}
+
+fn chunks() -> impl Strategy<Value = Chunks> {
+    let chunks = vec((1..=64_u32 << 10, any::<[u8; 16]>()), 0..50);
+    (any::<u32>(), 0..=20_u8, 0..1_u64 << 50, chunks, any::<u64>(), any::<bool>()).prop_map(
+        |(id, basis, offset, chunks, covered, complete)| {
+            let complete = complete || chunks.is_empty();
+            // The coarsest of all has room for all of these lengths.
+            let chunking = Chunking::for_bytes(ByteCount::new(offset));
+            Chunks { id, chunking, basis, offset, chunks, covered, complete }
+        },
+    )
+}
+
+/// A block of which every second step is copied, and the rest is in the payload.
+fn assembled() -> impl Strategy<Value = (Message, usize)> {
+    let steps = vec((0_u32..3000, 1_u32..3000), 1..200);
+    (any::<u32>(), 0..u32::MAX, any::<Digest>(), steps, 0..=20_u8, 0..1_u64 << 50, any::<bool>()).prop_map(
+        |(id, index, value, steps, basis, offset, has_holes)| {
+            let (mut end, mut sent, mut copies, mut ranges) = (0, 0, Vec::new(), Vec::new());
+            for (gap, length) in steps {
+                copies.push(CopiedPart { at: end + gap, length, basis, offset: offset + u64::from(end) });
+                // With holes, what is before each copy is one.
+                if has_holes {
+                    ranges.push((end + gap, length + 1));
+                }
+                sent += if has_holes { 1 } else { gap as usize };
+                end += gap + length + u32::from(has_holes);
+            }
+            (Message::Assembled(Assembled { header: BlockHeader { id, index, value, ranges }, copies }), sent)
+        },
+    )
 }
 
 fn either_way() -> impl Strategy<Value = Message> {
@@ -274,7 +309,7 @@ fn pack() -> impl Strategy<Value = (Message, usize)> {
 
 fn compressed() -> impl Strategy<Value = (Message, usize)> {
     let shrinks = |(message, length): (Message, usize)| (length > 1).then_some((message, length));
-    let of = prop_oneof![block(), pack()].prop_filter_map("nothing is shorter", shrinks);
+    let of = prop_oneof![block(), assembled(), pack()].prop_filter_map("nothing is shorter", shrinks);
     (of, any::<prop::sample::Index>()).prop_map(|((message, length), shorter)| {
         let of = Compressible::of(message).expect("it is of these kinds");
         (Message::Compressed(Compressed { length: length as u32, of }), 1 + shorter.index(length - 1))
@@ -557,27 +592,33 @@ fn backup() -> impl Strategy<Value = Backup> {
 
 fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
     let usual = (
-        any::<[bool; 9]>(),
+        any::<[bool; 10]>(),
         existing(),
         if_running(),
         preserve(),
         option::of(1_u64..1 << 30),
         option::of(place()),
         delete(),
-        (vec(path(), 0..=2), vec(mode_change(), 0..=3), owner_mapping(), option::of(vec(path(), 0..=2))),
+        (
+            vec(path(), 0..=2),
+            vec(mode_change(), 0..=3),
+            owner_mapping(),
+            option::of(vec(path(), 0..=2)),
+            vec(path(), 0..=2),
+        ),
         any::<bool>(),
         option::of(backup()),
     )
         .prop_map(
             |(
-                [verify, resume, mkpath, dry_run, buffered, keeps_name, receipt, whole_files, known_digests],
+                [verify, resume, mkpath, dry_run, buffered, keeps_name, receipt, whole_files, known_digests, delta],
                 existing,
                 if_running,
                 preserve,
                 ring,
                 place,
                 delete,
-                (link_dest, chmod, owners, links_into),
+                (link_dest, chmod, owners, links_into, bases),
                 missing,
                 backup,
             )| {
@@ -598,7 +639,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     link_dest,
                     missing: if missing { Missing::LeaveOut } else { Missing::Make },
                     snapshot: None,
-                    backup,
+                    backup: backup.map(Box::new),
                     receipt: receipt && !dry_run && !missing && links_into.is_none(),
                     chmod,
                     owners: owners.into(),
@@ -606,6 +647,8 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     known_digests,
                     directory_links: links_into.map(|into| DirectoryLinks { into }),
                     write_device: false,
+                    delta: delta && !whole_files,
+                    bases: if delta && !whole_files { bases } else { Vec::new() },
                 }
             },
         );
@@ -821,6 +864,7 @@ fn want() -> impl Strategy<Value = Want> {
         digest().prop_map(Want::TakenOver),
         Just(Want::Skip),
         Just(Want::Difference),
+        Just(Want::Delta),
         Just(Want::Failed),
         Just(Want::Contents),
         prop_oneof![Just(Kept::Newer), Just(Kept::Existing), Just(Kept::Missing)].prop_map(Want::Keep),

@@ -38,7 +38,7 @@ pub struct Tally {
     pub failed: u64,
     /// Bytes that an earlier run had made durable and that did not travel again.
     pub resumed: ByteCount,
-    /// Bytes of blocks that were taken from the files that are replaced, as they are equal.
+    /// Bytes of blocks that were taken from files at the destination, as they are equal.
     pub unchanged: ByteCount,
     /// Number of files that an earlier run published and that were not read; they are included in
     /// `files`.
@@ -106,7 +106,7 @@ impl Tally {
         self.removed = self.removed.saturating_add(items);
     }
 
-    /// Counts bytes that were taken from files that are replaced.
+    /// Counts bytes that were taken from files at the destination.
     pub fn on_unchanged(&mut self, bytes: ByteCount) {
         self.unchanged += bytes;
     }

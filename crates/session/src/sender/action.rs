@@ -2,7 +2,7 @@
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
-    Basis, Candidates, ChangedItem, Deletion, Digest, EntryId, FileDigest, Kept, Notice, Problem, Running,
+    Basis, Candidates, ChangedItem, Chunks, Deletion, Digest, EntryId, FileDigest, Kept, Notice, Problem, Running,
     SnapshotNews, SourcePosition,
 };
 use icdc_units::ByteCount;
@@ -44,6 +44,18 @@ pub enum Action {
     /// differences: up to the last of them, or with `complete` to the end of the file. Then
     /// [`on_description_read`](super::Sender::on_description_read).
     ReadDescribed(Basis),
+    /// Read a large file and send its blocks in order, but for those that the receiver holds, only as
+    /// [`ReadMatched`](Self::ReadMatched) asks.
+    AwaitChunks {
+        /// Id of the file.
+        id: EntryId,
+        /// Blocks that the receiver holds, with their digests; `None` if it holds none.
+        held: Option<BlockMap>,
+    },
+    /// Add these chunks to those in which the contents of a large file are looked up, and read and send its
+    /// next blocks: as far as the chunks permit, or once they are complete to the end of the file. Then
+    /// [`on_chunks_taken`](super::Sender::on_chunks_taken).
+    ReadMatched(Chunks),
     /// Read one block of a large file once more and send it; or
     /// [`on_unreadable`](super::Sender::on_unreadable) for a stream, which is read only once.
     ReadAgain {

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use icdc_protocol::message::{Compressed, Compressible, EntryId, Message, PackItem};
+use icdc_protocol::message::{Assembled, Compressed, Compressible, EntryId, Message, PackItem};
 
 /// Number of debts below which settled ones are not dropped.
 const FEW: usize = 1024;
@@ -133,6 +133,7 @@ impl Debt {
             Message::Block(header) | Message::Difference(header) => {
                 Some(Self::Block { id: header.id, index: header.index })
             }
+            Message::Assembled(Assembled { header, .. }) => Some(Self::Block { id: header.id, index: header.index }),
             // What did not arrive of a block is read with all of it.
             Message::Part(part) => Some(Self::Block { id: part.id, index: part.index }),
             Message::Pack(items) => Some(Self::pack(items)),
@@ -142,6 +143,7 @@ impl Debt {
                 Compressible::Block(header) | Compressible::Difference(header) => {
                     Self::Block { id: header.id, index: header.index }
                 }
+                Compressible::Assembled(Assembled { header, .. }) => Self::Block { id: header.id, index: header.index },
                 Compressible::Pack(items) => Self::pack(items),
             }),
             _ => None,

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 
 use icdc_protocol::block_map::{BlockMap, block_count};
 use icdc_protocol::digest::{self, TreeHasher};
-use icdc_protocol::limits::{MAX_FILE_SIZE, MAX_PENDING, MAX_PENDING_BYTES};
+use icdc_protocol::limits::{MAX_CHUNKS, MAX_FILE_SIZE, MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{
-    Basis, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, ItemEnd, Kept, Parent, StreamEnd, Streamed,
-    Totals,
+    Basis, Chunks, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, ItemEnd, Kept, Parent, StreamEnd,
+    Streamed, Totals,
 };
 use icdc_units::ByteCount;
 
@@ -151,7 +151,7 @@ pub struct Counts {
     pub removed: u64,
     /// Bytes that an earlier run had left durable and that were not transferred again.
     pub resumed_bytes: ByteCount,
-    /// Bytes of blocks that the receiver has taken from the files that are replaced, as they are equal.
+    /// Bytes of blocks that the receiver has taken from files that it had, as they are equal.
     pub unchanged_bytes: ByteCount,
     /// Number of files that an earlier run had published and that were not read in this one.
     pub taken_over_files: u64,
@@ -215,6 +215,8 @@ struct Open {
     /// Number of the first block that the receiver's next description of its file may be about; `None`
     /// if none is to come.
     basis: Option<u32>,
+    /// Number of chunks of its files that the receiver has described; `None` if none are to come.
+    chunks: Option<u32>,
     stage: ItemStage,
 }
 
@@ -338,7 +340,7 @@ impl Ledger {
         self.pending += 1;
         self.weight += item.weight();
         *self.open.entry(item.entry.parent).or_default() += 1;
-        let open = Open { item, resendable: 0, basis: None, stage: ItemStage::Announced { held: None } };
+        let open = Open { item, resendable: 0, basis: None, chunks: None, stage: ItemStage::Announced { held: None } };
         self.slots.push_back(Slot::Pending(Box::new(open)));
     }
 
@@ -505,7 +507,26 @@ impl Ledger {
         Some(true)
     }
 
-    /// Counts bytes of a block that the receiver takes from the file that is replaced.
+    /// Notes that descriptions follow of the receiver's files in which an item's content is looked up:
+    /// any block may be one that the receiver cannot put together.
+    pub(super) fn expect_chunks(&mut self, id: EntryId) {
+        if let Some(open) = self.open_mut(id) {
+            open.chunks = Some(0);
+            open.resendable = open.resendable.saturating_add(block_count(open.item.size().as_u64()));
+        }
+    }
+
+    /// Notes chunks of the receiver's files in which an item's content is looked up. Returns `None` if
+    /// the item is settled; false if none are to come, or they are too many.
+    pub(super) fn describe_chunks(&mut self, told: &Chunks) -> Option<bool> {
+        let open = self.open_mut(told.id)?;
+        let Some(before) = open.chunks else { return Some(false) };
+        let number = before.saturating_add(told.chunks.len() as u32);
+        open.chunks = (!told.complete).then_some(number);
+        Some(number <= MAX_CHUNKS)
+    }
+
+    /// Counts bytes of a block that the receiver takes from files that it has.
     pub(super) fn unchanged(&mut self, bytes: ByteCount) {
         self.counts.unchanged_bytes += bytes;
     }

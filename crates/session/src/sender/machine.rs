@@ -8,6 +8,7 @@ mod retransmission;
 use std::collections::VecDeque;
 
 use icdc_protocol::Features;
+use icdc_protocol::limits::MAX_CHUNKS;
 use icdc_protocol::message::{
     Begin, CandidateAnswer, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Goodbye, ItemEnd, LeftOut,
     Message, Notice, OwnerNames, PackItem, Parent, Problem, Streamed,
@@ -107,6 +108,9 @@ pub enum Grant {
 /// Most blocks of a receiver's files that are described and wait to be read: four times as many as it
 /// describes ahead of what arrives. A description without blocks ends that of its file.
 const MAX_DESCRIBED: u32 = 1024;
+/// Most chunks of a receiver's files that are described and wait to be taken: twice as many as it
+/// describes of files that are under way.
+const MOST_CHUNKS: u32 = 2 * MAX_CHUNKS;
 /// Most waits of a receiver that are reported; each is a line for the user.
 const MAX_WAITS: u32 = 1000;
 
@@ -130,6 +134,8 @@ pub struct Sender {
     removals: Removals,
     /// Number of blocks of the receiver's files that are described and still to be read.
     described: u32,
+    /// Number of chunks of the receiver's files that are described and still to be taken.
+    chunks: u32,
     /// Number of waits for other sessions that may still be reported.
     waits: u32,
     /// Whether the receiver waits for another session and the user was informed.
@@ -156,6 +162,7 @@ impl Sender {
             receipt: settings.awaits_receipt.then(Receipt::default),
             removals: Removals::default(),
             described: 0,
+            chunks: 0,
             waits: MAX_WAITS,
             is_waiting: false,
             ending: Ending::Open(Outgoing::Open),
@@ -319,7 +326,12 @@ impl Sender {
         }
     }
 
-    /// Counts bytes of a block that are equal to those of the receiver's file, and are not sent.
+    /// Handles the end of [`Action::ReadMatched`] with this number of chunks.
+    pub fn on_chunks_taken(&mut self, chunks: usize) {
+        self.chunks = self.chunks.saturating_sub(chunks as u32);
+    }
+
+    /// Counts bytes of a block that the receiver has in its files, and that are not sent.
     pub fn on_unchanged(&mut self, bytes: ByteCount) {
         self.ledger.unchanged(bytes);
     }

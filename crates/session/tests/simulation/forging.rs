@@ -6,11 +6,15 @@
 use std::collections::BTreeMap;
 
 use icdc_protocol::block_map::block_count;
+use icdc_protocol::chunking::Chunking;
+use icdc_protocol::delta::CopiedPart;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{
-    Begin, BlockHeader, Done, Entry, EntryId, EntryKind, Feedback, FileDigest, FileEnd, GivenUp, Goodbye, Held,
-    Message, PackItem, Parent, Part, Refusal, RefusalKind, StreamEnd, Streamed, Want, Wants,
+    Assembled, Begin, BlockHeader, Chunks, Done, Entry, EntryId, EntryKind, Feedback, FileDigest, FileEnd, GivenUp,
+    Goodbye, Held, Message, PackItem, Parent, Part, Refusal, RefusalKind, StreamEnd, Streamed, Want, Wants,
 };
+
+use icdc_units::ByteCount;
 
 use crate::environment::Side;
 use crate::random::Random;
@@ -66,7 +70,7 @@ fn to_receiver(items: &Items, random: &mut Random) -> Frame {
     let file = items.get(&id).and_then(|announced| announced.file.as_ref());
     // One that is announced next might have these contents from then on.
     let known = if items.contains_key(&id) { id } else { u32::MAX };
-    let message = match random.below(16) {
+    let message = match random.below(17) {
         0..=2 => return block(known, items, random),
         3 | 4 => return pack(known, items, random),
         5 => match (random.below(6) as u32, any_digest(random)) {
@@ -88,6 +92,12 @@ fn to_receiver(items: &Items, random: &mut Random) -> Frame {
         11 | 12 => Message::Entries(vec![entry(items, random)]),
         13 => Message::Left { connection: random.below(6) as u8, frames: random.below(4) },
         14 => *random.pick(&[Turn::Wants, Turn::Done, Turn::Resend, Turn::Held]).message(id, file.is_some()),
+        15 => {
+            let header = BlockHeader { id: known, index: random.below(4) as u32, value: [4; 32], ranges: Vec::new() };
+            let (at, length) = (random.below(1 << 20) as u32, random.within(1, 1 << 20) as u32);
+            let copies = vec![CopiedPart { at, length, basis: random.below(3) as u8, offset: random.below(1 << 24) }];
+            return Frame { message: Message::Assembled(Assembled { header, copies }), payload: None };
+        }
         _ if random.once_in(2) => Message::Interrupt,
         _ => Message::Abort(refusal(random)),
     };
@@ -180,7 +190,7 @@ fn entry(items: &Items, random: &mut Random) -> Entry {
 fn to_sender(items: &Items, random: &mut Random) -> Message {
     let id = any_id(items, random);
     let size = items.get(&id).and_then(|announced| announced.file.as_ref()).map_or(0, |file| file.size());
-    match random.below(14) {
+    match random.below(15) {
         0..=2 => {
             let answers = (0..random.within(1, 3)).map(|_| want(random)).collect();
             Message::Wants(Wants { first: id, answers })
@@ -196,17 +206,27 @@ fn to_sender(items: &Items, random: &mut Random) -> Message {
             .clone(),
         11 => Message::Feedback(Feedback::default()),
         12 => Message::Interrupt,
+        13 => Message::Chunks(Chunks {
+            id,
+            chunking: Chunking::for_bytes(ByteCount::ZERO),
+            basis: random.below(3) as u8,
+            offset: random.below(1 << 30),
+            chunks: vec![(random.within(1, 64 << 10) as u32, [5; 16]); random.within(1, 3) as usize],
+            covered: random.below(1 << 40),
+            complete: random.once_in(2),
+        }),
         _ => Message::Abort(refusal(random)),
     }
 }
 
 fn want(random: &mut Random) -> Want {
-    match random.below(6) {
+    match random.below(7) {
         0 => Want::All,
         1 => Want::Rest,
         2 => Want::Failed,
         3 => Want::Skip,
         4 => Want::Have(any_digest(random)),
+        5 => Want::Delta,
         _ => Want::TakenOver(any_digest(random)),
     }
 }

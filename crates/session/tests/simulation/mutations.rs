@@ -81,6 +81,10 @@ pub(crate) enum Mutation {
     OutdatedIsForgotten,
     /// The receiver is not told that what it has described are holes.
     HolesAreNotTold,
+    /// The receiver does not tell the sender that it has described all of its files.
+    ChunksDoNotEnd,
+    /// What has not arrived of a block that is put together is not read again.
+    AssembledIsNotOwed,
     /// A directory that had the journal in it does not get its time once more.
     ContentsKeepTheTime,
 }
@@ -152,6 +156,12 @@ fn blocks_that_are_lost_with_their_connection_are_found() {
 fn differences_that_lead_to_nothing_are_found() {
     finds(Mutation::OutdatedIsForgotten, &["nothing happens any more"]);
     finds(Mutation::HolesAreNotTold, &["nothing happens any more"]);
+}
+
+#[test]
+fn moved_content_that_leads_to_nothing_is_found() {
+    finds(Mutation::ChunksDoNotEnd, &["nothing happens any more"]);
+    finds(Mutation::AssembledIsNotOwed, &["nothing happens any more"]);
 }
 
 #[test]

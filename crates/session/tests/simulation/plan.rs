@@ -85,6 +85,8 @@ pub(crate) struct Plan {
     pub(crate) snapshots: bool,
     /// There is an older copy of some files, from which they are made.
     pub(crate) references: bool,
+    /// Content that has moved is looked for.
+    pub(crate) delta: bool,
     /// The receiver gives a receipt.
     pub(crate) receipts: bool,
     /// The sender removes what it has moved; nobody else writes to the same names.
@@ -141,6 +143,7 @@ impl Plan {
             renames,
             snapshots: deletes && is_tree && random.once_in(2),
             references: random.once_in(4),
+            delta: count.is_multiple_of(3),
             receipts: count.is_multiple_of(2),
             has_registry: random.once_in(2),
             faults: faults(random),
@@ -191,6 +194,7 @@ impl Plan {
             renames: false,
             snapshots: false,
             references: false,
+            delta: false,
             receipts: false,
             moves: false,
             has_registry: true,

@@ -89,6 +89,18 @@ impl File {
         Self { revision, lineage: revision, body: Body::Blocks { size, sparse: false, blocks }, linked: false }
     }
 
+    /// A file with something new at its start, behind which all but the end of another one is.
+    fn moved(revision: u64, size: u64, before: &BTreeMap<u32, Number>) -> Self {
+        let mut file = Self::blocks(revision, size);
+        if let Body::Blocks { blocks, .. } = &mut file.body {
+            let last = blocks.len() as u32 - 1;
+            // The last block may be a short one.
+            let moved = (1..last).filter_map(|index| Some((index, *before.get(&(index - 1))?)));
+            blocks.extend(moved);
+        }
+        file
+    }
+
     fn sparse(revision: u64, blocks: impl IntoIterator<Item = u32>) -> Self {
         let blocks = blocks.into_iter().map(|index| (index, number(revision, index))).collect();
         let size = u64::from(SPARSE_BLOCKS) * BLOCK;
@@ -361,7 +373,7 @@ impl Node {
                     *file = match &file.body {
                         Body::Small(bytes) => File::small(revision, bytes.len()),
                         Body::Blocks { sparse: true, blocks, .. } => File::sparse(revision, blocks.keys().copied()),
-                        Body::Blocks { size, .. } if random.once_in(2) => File::blocks(revision, *size),
+                        Body::Blocks { size, blocks, .. } if random.once_in(2) => File::moved(revision, *size, blocks),
                         Body::Blocks { .. } => File::blocks(revision, random.within(1, 6) * BLOCK + 9),
                     };
                     file.lineage = lineage;

@@ -346,6 +346,7 @@ impl World {
             delete,
             snapshot,
             receipt: self.plan.receipts && !is_dry,
+            delta: self.plan.delta,
             ..ReceiveOptions::default()
         };
         let runs = Runs {

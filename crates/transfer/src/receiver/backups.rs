@@ -97,7 +97,7 @@ impl Backups {
         placement: &Placement,
         sources: Option<&SourcesHere>,
     ) -> Result<Option<Self>, SessionError> {
-        let Some(Backup { directory, suffix }) = &options.backup else { return Ok(None) };
+        let Some(Backup { directory, suffix }) = options.backup.as_deref() else { return Ok(None) };
         if placement.merges() {
             return Err(refusal(
                 "--backup-dir, --suffix: of several sources, each must arrive under its own name (a b, not a/ b/), as an \

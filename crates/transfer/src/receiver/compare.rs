@@ -44,7 +44,10 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<DiskJob>, names: &Channel<N
         };
         let job = match job {
             DiskJob::Describe => {
-                describes = !shared.has_failed() && shared.bases.step(&mut buffer, |basis| shared.reply(basis));
+                let goes_on = !shared.has_failed();
+                let by_place = goes_on && shared.bases.step(&mut buffer, |basis| shared.reply(basis));
+                let by_chunks = goes_on && shared.delta.step(&mut buffer, |chunks| shared.reply(chunks));
+                describes = by_place || by_chunks;
                 continue;
             }
             DiskJob::Compare(job) => job,

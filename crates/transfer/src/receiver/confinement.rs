@@ -5,11 +5,12 @@ use icdc_disk::tree::{DeviceNode, Directory, Kind, StagingKind, StagingName, Tre
 use icdc_protocol::message::{ReceiveOptions, SourcePosition};
 
 use super::beside::path_beside;
+use super::named_bases::{self, NamedBasis};
 
 /// Files that a receiver for `destination` may read and change: everything beneath the
 /// destination; beneath its parent directory where the destination is missing or a file, an
 /// interrupted run left its journal there, or an earlier session has made the destination the copy
-/// itself (its `place`); the reference directories, those that kept links may lead into, and the directory for backups, or the one in which
+/// itself (its `place`); the reference directories and, for reading, the named bases, those that kept links may lead into, and the directory for backups, or the one in which
 /// that is to be made; nothing but the device where one is written. Empty where the destination cannot be resolved: the session finds and
 /// reports that when it begins.
 pub(super) fn files(tree: &Tree, destination: &[u8], options: &ReceiveOptions) -> Files {
@@ -22,7 +23,12 @@ pub(super) fn files(tree: &Tree, destination: &[u8], options: &ReceiveOptions) -
     let references = options.link_dest.iter().chain(linked).filter_map(|path| {
         tree.resolve(&path_beside(destination, path)).and_then(|located| located.open_directory()).ok()
     });
-    let files = references.fold(Files::of_end(), |files, directory| change(files, &directory));
+    let bases = options.bases.iter().filter_map(|path| named_bases::find(tree, destination, path).ok());
+    let files = bases.fold(Files::of_end(), |files, basis| match basis {
+        NamedBasis::File(file) => files.read(&file),
+        NamedBasis::Directory(directory) => files.read(&directory),
+    });
+    let files = references.fold(files, |files, directory| change(files, &directory));
     let files = match backups(tree, destination, options) {
         Some(directory) => change(files, &directory),
         None => files,

@@ -3,8 +3,9 @@
 use crossbeam_channel::{Receiver as Queue, SendError, Sender as Channel};
 use icdc_disk::Block;
 use icdc_protocol::block_map::{block_count, block_length, block_offset};
+use icdc_protocol::delta::{CopiedPart, copied_bytes, sent_ranges};
 use icdc_protocol::digest;
-use icdc_protocol::message::{BlockHeader, Diskless, EntryId};
+use icdc_protocol::message::{Assembled, BlockHeader, Diskless, EntryId};
 use icdc_session::SessionError;
 use icdc_session::receiver::files::Length;
 use icdc_units::ByteCount;
@@ -51,6 +52,11 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, to: &Checked) {
                 let (id, index) = (header.id, header.index);
                 let job = difference(shared, header, payload);
                 DiskJob::describe_on(reads, shared.bases.on_arrived(id, index, true));
+                pass_on(shared, id, job, store)
+            }
+            HashJob::Assembled { assembled, payload, sent, .. } => {
+                let id = assembled.header.id;
+                let job = self::assembled(shared, assembled, payload, sent);
                 pass_on(shared, id, job, store)
             }
         };
@@ -103,6 +109,52 @@ fn difference(shared: &Shared<'_>, header: BlockHeader, arrived: Arrived) -> Opt
             None
         }
     }
+}
+
+/// Puts a block together from files at the destination and from the `sent` bytes that are in it, and returns
+/// the job to store it; or, if it does not have its digest then, the job to ask for all of it. `None` for a
+/// block of a file that has failed, or where the session fails.
+fn assembled(shared: &Shared<'_>, assembled: Assembled, arrived: Arrived, sent: usize) -> Option<StoreJob> {
+    let Length::Known(size) = shared.large_files.length(assembled.header.id)? else { return None };
+    let size = size.as_u64();
+    let Assembled { header: BlockHeader { id, index, value, ranges }, copies } = assembled;
+    let Arrived { mut block, waits, .. } = arrived;
+    let wrong = |what: &str| {
+        shared.fail(SessionError::Protocol(format!("block {index} of item {id} {what}")));
+        None
+    };
+    if index >= block_count(size) {
+        return wrong("is beyond its end");
+    }
+    let length = block_length(size, index);
+    let Some(places) = sent_ranges(&ranges, &copies, length) else { return wrong("has data beyond its end") };
+    if places.iter().map(|(_, length)| *length as usize).sum::<usize>() != sent {
+        return wrong("has another number of bytes than its head says");
+    }
+    let mut is_whole = true;
+    let fill = |offset: usize, gap: &mut [u8]| is_whole = fill_gap(shared, id, &copies, offset, gap) && is_whole;
+    if spread(&mut block, &places, length, fill).is_err() {
+        return wrong("has data beyond its end");
+    }
+    if !is_whole || digest::block_value(block_offset(index), &block[..length], size) != value {
+        return Some(StoreJob::Outdated { id, index });
+    }
+    shared.tally().on_unchanged(ByteCount::new(copied_bytes(&copies)));
+    let header = BlockHeader { id, index, value, ranges };
+    Some(StoreJob::Block { header, block: Arrived { block, length, waits }, unchanged: false })
+}
+
+/// Fills a gap at `offset` in a block with what is copied there, and zeros where nothing is: holes. False if
+/// a basis cannot be read.
+fn fill_gap(shared: &Shared<'_>, id: EntryId, copies: &[CopiedPart], offset: usize, gap: &mut [u8]) -> bool {
+    gap.fill(0);
+    let end = offset + gap.len();
+    let first = copies.partition_point(|copy| copy.end() <= offset as u64);
+    copies[first..].iter().take_while(|copy| (copy.at as usize) < end).all(|copy| {
+        // No copy reaches over the end of a gap.
+        let at = copy.at as usize - offset;
+        shared.delta.fill(id, (copy.basis, copy.offset), &mut gap[at..at + copy.length as usize])
+    })
 }
 
 /// Checks a block and returns the job to store it. One that has no data, lies beyond the end of

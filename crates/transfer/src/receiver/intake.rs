@@ -9,7 +9,7 @@ use icdc_link::{Inlet, LinkError, Parcel};
 use icdc_protocol::Features;
 use icdc_protocol::block_map::block_length;
 use icdc_protocol::message::{
-    BlockHeader, Compressed, Compressible, Congestion, Goodbye, Message, Part, Problem, Refusal, RefusalKind,
+    Assembled, BlockHeader, Compressed, Compressible, Congestion, Goodbye, Message, Part, Problem, Refusal, RefusalKind,
 };
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::LinkEnd;
@@ -144,6 +144,9 @@ impl Intake<'_> {
             Message::Difference(header) => {
                 let _ = self.hash.send(self.difference(header, payload, None)?);
             }
+            Message::Assembled(assembled) => {
+                let _ = self.hash.send(self.assembled(assembled, payload, None)?);
+            }
             Message::Compressed(compressed) => self.compressed(compressed, payload)?,
             Message::Part(part) => {
                 if let Some((header, block)) = self.join(&part, payload)? {
@@ -172,6 +175,9 @@ impl Intake<'_> {
                 self.shared.peer.store(theirs.bits(), Ordering::Relaxed);
                 if let Some(reason) = theirs.lacking(self.shared.options.needs()) {
                     return Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, reason)));
+                }
+                if let Some(text) = theirs.lacking(self.shared.options.wishes()) {
+                    (self.shared.events)(Event::Notice { text: text.to_owned() });
                 }
             }
             Message::Removed(items) => {
@@ -270,6 +276,7 @@ impl Intake<'_> {
                 HashJob::Block { header, payload, frame: Some(frame) }
             }
             Compressible::Difference(header) => self.difference(header, Some((block, frame.plain)), Some(frame))?,
+            Compressible::Assembled(assembled) => self.assembled(assembled, Some((block, frame.plain)), Some(frame))?,
             Compressible::Pack(items) => HashJob::Pack(items, self.shared.waiting.arrived(block, frame.plain), frame),
         };
         let _ = self.hash.send(job);
@@ -298,6 +305,33 @@ impl Intake<'_> {
         };
         self.shared.large_files.on_block(header.id, header.index);
         Ok(HashJob::Difference { header, payload: self.shared.waiting.arrived(block, length), frame })
+    }
+
+    /// Job for a block that is put together, in a block of the ring, whose data came as a `frame` or as they
+    /// are.
+    fn assembled(
+        &self,
+        assembled: Assembled,
+        payload: Option<(Block, usize)>,
+        frame: Option<Frame>,
+    ) -> Result<HashJob, SessionError> {
+        let BlockHeader { id, index, .. } = assembled.header;
+        let length = self.shared.large_files.length(id);
+        if length.is_some() && !self.shared.delta.takes(id, index, &assembled.copies) {
+            return Err(SessionError::Protocol(format!(
+                "block {index} of item {id} is put together from what is not described, or twice"
+            )));
+        }
+        let (block, sent) = match payload {
+            Some(payload) => payload,
+            None => (self.shared.pool.take().map_err(|_| SessionError::of_link(LinkError::Stopped))?, 0),
+        };
+        let length = match length {
+            Some(Length::Known(size)) => block_length(size.as_u64(), index),
+            Some(Length::Stream) | None => 0,
+        };
+        self.shared.large_files.on_block(id, index);
+        Ok(HashJob::Assembled { assembled, payload: self.shared.waiting.arrived(block, length), sent, frame })
     }
 
     /// Hands a received block to the hashing threads.

@@ -3,7 +3,7 @@
 use crossbeam_channel::Sender as Channel;
 use icdc_disk::tree::Stat;
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{BlockHeader, EntryId, FileDigest, ItemEnd, Message, PackItem, Streamed};
+use icdc_protocol::message::{Assembled, BlockHeader, EntryId, FileDigest, ItemEnd, Message, PackItem, Streamed};
 use icdc_units::ByteCount;
 
 use super::candidates::{Candidates, Location, Search};
@@ -50,6 +50,9 @@ pub(super) enum HashJob {
     /// A block that is to be put together from the file that is replaced and from what differs, once
     /// that is expanded if it came as a frame.
     Difference { header: BlockHeader, payload: Arrived, frame: Option<Frame> },
+    /// A block that is to be put together from files at the destination and from the rest of its data, once
+    /// that is expanded if it came as a frame. `payload` is a block of this length with that data.
+    Assembled { assembled: Assembled, payload: Arrived, sent: usize, frame: Option<Frame> },
     /// A pack of small files to be expanded, for the thread that handles file names.
     Pack(Vec<PackItem>, Arrived, Frame),
     /// No more blocks of a file will come, or it is given up.
@@ -90,9 +93,12 @@ impl HashJob {
     pub(super) fn expand(&mut self, expanding: &Expanding) -> Result<(), String> {
         let (header, payload, frame) = match self {
             Self::Block { header, payload: Some(payload), frame: Some(frame) }
-            | Self::Difference { header, payload, frame: Some(frame) } => (Some(header), payload, frame),
+            | Self::Difference { header, payload, frame: Some(frame) } => (Some(&*header), payload, frame),
+            Self::Assembled { assembled, payload, frame: Some(frame), .. } => (Some(&assembled.header), payload, frame),
             Self::Pack(_, payload, frame) => (None, payload, frame),
-            Self::Block { .. } | Self::Difference { .. } | Self::End(_) | Self::Confirmed => return Ok(()),
+            Self::Block { .. } | Self::Difference { .. } | Self::Assembled { .. } | Self::End(_) | Self::Confirmed => {
+                return Ok(());
+            }
         };
         expanding.expand(&mut payload.block, *frame).map_err(|error| match header {
             Some(header) => format!("block {} of item {} cannot be expanded: {error}", header.index, header.id),

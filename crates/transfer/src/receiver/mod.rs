@@ -19,6 +19,7 @@ mod candidates;
 mod claiming;
 mod compare;
 mod confinement;
+mod delta;
 mod device;
 mod disk_rate;
 mod exchanging;
@@ -34,6 +35,7 @@ mod large_file;
 mod large_files;
 mod leftovers;
 mod link_targets;
+mod named_bases;
 mod names;
 mod onto_itself;
 mod output;
@@ -74,6 +76,7 @@ use icdc_session::receiver::tally::Tally;
 use icdc_units::ByteCount;
 
 use self::bases::ReplacedFiles;
+use self::delta::DeltaBases;
 use self::disk_rate::DiskQueue;
 use self::expanding::Expanding;
 use self::hash::Checked;
@@ -174,6 +177,7 @@ fn receive(
         peer: AtomicU64::new(request.peer.bits()),
         large_files: LargeFiles::default(),
         bases: ReplacedFiles::default(),
+        delta: DeltaBases::default(),
         wanted: joining.wanted,
         ending: Mutex::default(),
         draining: Once::default(),

@@ -74,6 +74,7 @@ use super::jobs::{DiskJob, NameJob, StoreJob};
 use super::kept_times::KeptTimes;
 use super::large_file::Continued;
 use super::link_targets::LinkTargets;
+use super::named_bases::NamedBases;
 use super::onto_itself::SourcesHere;
 use super::placement::Placement;
 use super::publishing::Staged;
@@ -124,6 +125,9 @@ pub(super) struct FileExecutor<'a> {
     link_targets: Option<LinkTargets>,
     /// Reference directories; `None` until the sources are placed, and if there are none.
     references: Option<References>,
+    /// Files and directories that the user has named as bases; `None` until the sources are placed, and if
+    /// there are none.
+    named_bases: Option<NamedBases>,
     /// Place of replaced and deleted items; `None` until the sources are placed, and if none are
     /// kept.
     backups: Option<Backups>,
@@ -190,6 +194,7 @@ impl<'a> FileExecutor<'a> {
             compared: ById::default(),
             link_targets: None,
             references: None,
+            named_bases: None,
             backups: None,
             snapshots: None,
             to_take: ById::default(),
@@ -258,6 +263,8 @@ impl<'a> FileExecutor<'a> {
                 self.book.on_pack(now, &items, length, payload);
             }
             NameJob::Stored { id, made, digest, streamed } => {
+                // Its name may have to wait for the end of the run, and others for the room of its chunks.
+                self.compare_on(self.shared.delta.forget(id));
                 let stored = Stored { digest, is_durable: made.is_durable(), bytes: made.bytes(), streamed };
                 let item = self.book.item(id);
                 if let Some((directory, name)) = item.and_then(|item| self.target(item).ok()) {
@@ -303,6 +310,7 @@ impl<'a> FileExecutor<'a> {
             Action::NoteStaged { id, path } => self.note_staged(id, &path),
             Action::Expect { id, held, basis } => self.expect(id, held, basis),
             Action::Describe(id) => self.describe(id),
+            Action::DescribeChunks(id) => self.describe_chunks(id),
             Action::Compare { id, digest } => self.compare(id, digest),
             Action::TakeReference { id, reference } => self.take_reference(id, reference),
             Action::CompareExisting { id, digest } => self.compare_existing(id, digest),

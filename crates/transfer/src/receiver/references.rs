@@ -78,6 +78,11 @@ impl References {
         Self { roots: Vec::new(), snapshot: None, is_of_source: false, last: None }
     }
 
+    /// Directories that the user has named as bases, wherever they are.
+    pub(super) fn of_bases(roots: Vec<Directory>, placement: &Placement) -> Self {
+        Self { roots, snapshot: None, is_of_source: placement.is_source_named(), last: None }
+    }
+
     /// Puts `root`, the newest complete snapshot, before the other reference directories.
     pub(super) fn put_first(&mut self, root: Directory) {
         self.snapshot = Some(root.clone());

@@ -17,6 +17,7 @@ use icdc_session::receiver::tally::Tally;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use super::bases::ReplacedFiles;
+use super::delta::DeltaBases;
 use super::device::Device;
 use super::disk_rate::DiskQueue;
 use super::expanding::Expanding;
@@ -116,6 +117,8 @@ pub(super) struct Shared<'a> {
     pub(super) large_files: LargeFiles,
     /// Files at the destination with which large files are compared.
     pub(super) bases: ReplacedFiles,
+    /// Files at the destination in which content of large files may be that has moved.
+    pub(super) delta: DeltaBases,
     /// Takes how many connections the sender needs; `None` at the end that does not make them.
     pub(super) wanted: Option<&'a Channel<u8>>,
     pub(super) ending: Mutex<Ending>,
@@ -205,6 +208,11 @@ impl Shared<'_> {
     pub(super) fn describes_files(&self) -> bool {
         let Allowed { conceals, .. } = self.order.allowed;
         !conceals && !self.only_new() && self.peer().has(Features::DIFFERENCES)
+    }
+
+    /// Whether the sender finds content that has moved.
+    pub(super) fn finds_moved(&self) -> bool {
+        self.describes_files() && self.peer().has(Features::DELTA)
     }
 
     /// Owner of the unfinished files that are found and made.

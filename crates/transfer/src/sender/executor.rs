@@ -16,7 +16,7 @@ use icdc_link::{LinkControl, Parcel};
 use icdc_protocol::Features;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
-    self, Basis, Candidates, Compress, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp,
+    self, Basis, Candidates, Chunks, Compress, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp,
     ListedNames, Message, SendOptions,
 };
 use icdc_rate::bundle::Number;
@@ -69,6 +69,11 @@ pub(super) enum ReadJob {
     Stream(EntryId, Option<BlockMap>),
     /// Reads the blocks of a file that the receiver has described.
     Described(Basis),
+    /// Waits for chunks of the receiver's files, in which the contents of a file are looked up besides these
+    /// blocks.
+    AwaitChunks(EntryId, Option<BlockMap>),
+    /// Reads the blocks of a file that may be looked up with these chunks.
+    Matched(Chunks),
     /// Reads one block again for a retransmission.
     Again(EntryId, u32),
     /// Reads a file for its digest, unless the source has something at all of these places.
@@ -232,6 +237,8 @@ pub(super) struct Executor<'a> {
     pub(super) followed: Option<Arc<Followed>>,
     /// The stream that is the only source; `None` for others.
     pub(super) input: Option<Input>,
+    /// Features without which the copy is made in another way than the user asks.
+    pub(super) wishes: Features,
     /// Asks to wait no longer for what a stream has: the session is over.
     pub(super) stop_reading: StopSignal,
 }
@@ -328,6 +335,7 @@ impl<'a> Executor<'a> {
             announced_owners: None,
             followed: None,
             input: None,
+            wishes: Features::NONE,
             stop_reading: StopSignal::new(),
         };
         (executor, Queues { work: Work { packs, reads, grows, removals }, outgoing: Outgoing { data, parts, wake } })
@@ -387,6 +395,18 @@ impl<'a> Executor<'a> {
                 }
                 let job = if described { ReadJob::Compared(id, held) } else { ReadJob::File(id, held) };
                 read(state, id, job);
+            }
+            Action::AwaitChunks { id, held } => {
+                if let Some(held) = &held {
+                    outside.events.push(Event::Resumed { bytes: held.bytes() });
+                }
+                read(state, id, ReadJob::AwaitChunks(id, held));
+            }
+            Action::ReadMatched(chunks) => {
+                let (id, number) = (chunks.id, chunks.chunks.len());
+                if !read(state, id, ReadJob::Matched(chunks)) {
+                    state.machine.on_chunks_taken(number);
+                }
             }
             Action::ReadStream { id, held } => {
                 if let Some(held) = &held {
@@ -692,6 +712,9 @@ impl<'a> Executor<'a> {
     pub(super) fn set_peer_features(&self, features: Features) {
         self.peer.store(features.bits(), Ordering::Relaxed);
         self.tell_followed(features);
+        if let Some(text) = features.lacking(self.wishes) {
+            (self.events)(Event::Notice { text: text.to_owned() });
+        }
     }
 
     /// Tells the queue of followed sources whether a receiver with these features takes files that grow.

@@ -14,10 +14,11 @@ use icdc_disk::Block;
 use icdc_link::Parcel;
 use icdc_protocol::basis::{LeafDigest, differences};
 use icdc_protocol::block_map::block_offset;
+use icdc_protocol::delta::{CopiedPart, copied_bytes, sent_ranges};
 use icdc_protocol::digest::{self, RootHasher};
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_FILE_SIZE};
 use icdc_protocol::message::{
-    BlockHeader, CandidateAnswer, Digest, EntryId, FileDigest, GivenUp, ItemEnd, Message, Streamed,
+    Assembled, BlockHeader, CandidateAnswer, Digest, EntryId, FileDigest, GivenUp, ItemEnd, Message, Streamed,
 };
 use icdc_rate::compression::Neighbours;
 use icdc_units::ByteCount;
@@ -48,6 +49,9 @@ pub(super) enum Extent {
     Data(Vec<(u32, u32)>),
     /// Those in leaves that do not have these digests, as the receiver's file has them.
     Difference(Vec<LeafDigest>),
+    /// Those in these ranges, (offset, length), or all of it where there are none, that are not copied from
+    /// files of the receiver.
+    Assembled { ranges: Vec<(u32, u32)>, copies: Vec<CopiedPart> },
 }
 
 impl Step {
@@ -177,6 +181,14 @@ fn frame(executor: &Executor<'_>, header: BlockHeader, extent: Extent, (mut bloc
             let header = BlockHeader { ranges, ..header };
             let payload = (payload > 0).then(|| (block, payload).into());
             Parcel { message: Message::Difference(header), payload }
+        }
+        Extent::Assembled { ranges, copies } => {
+            let sent = sent_ranges(&ranges, &copies, length).expect("what was found lies in the block's data");
+            let payload = gather(&mut block, &sent);
+            executor.with(|machine| machine.on_unchanged(ByteCount::new(copied_bytes(&copies))));
+            let header = BlockHeader { ranges, ..header };
+            let payload = (payload > 0).then(|| (block, payload).into());
+            Parcel { message: Message::Assembled(Assembled { header, copies }), payload }
         }
         Extent::Whole | Extent::Data(_) => {
             Parcel { message: Message::Block(header), payload: Some((block, length).into()) }

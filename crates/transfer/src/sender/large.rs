@@ -3,6 +3,8 @@
 //! One thread for each device keeps its engine's queue full and hands on in file order what is
 //! read.
 
+mod matched;
+
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use icdc_protocol::message::{CandidateAnswer, Candidates, EntryId, FileDigest, G
 use icdc_session::SessionError;
 
 use super::block_device::SourceDevice;
+use super::delta::{Lookup, ReadBlock};
 use super::executor::{Contents, Executor, ReadJob};
 use super::given_up::{changed, resized, unopened, unreadable};
 use super::hashing::{Extent, Hashing, Purpose, Step};
@@ -45,6 +48,12 @@ enum Queued {
     Reading { tag: u64, step: Pending, length: usize },
     /// An entry that was dropped: nothing to pass on.
     Dropped,
+    /// A block whose contents are looked up in what the receiver has.
+    LookUp { id: EntryId, hashing: Arc<Hashing>, read: ReadBlock },
+    /// Nothing that follows continues the blocks of a file that are looked up.
+    LookedUp { id: EntryId, hashing: Arc<Hashing> },
+    /// The last block of a file was looked up, or the file is given up.
+    Forget(EntryId),
     /// The last step of a file: its version is checked when every read before it is through.
     Check { hashing: Arc<Hashing>, announced: Announced },
 }
@@ -52,7 +61,7 @@ enum Queued {
 /// A read in flight, with what its step needs.
 enum Pending {
     /// A block of a file that is sent for the first time.
-    Data { hashing: Arc<Hashing>, index: u32, extent: Extent, announced: Announced },
+    Data { hashing: Arc<Hashing>, index: u32, extent: Extent, announced: Announced, looks_up: Option<EntryId> },
     /// A block that is read again for a retransmission.
     Again { id: EntryId, index: u32, announced: Announced },
 }
@@ -82,12 +91,14 @@ struct Reader<'a> {
     next_tag: u64,
     /// Files of which the receiver describes what it has, with the blocks that it holds.
     compared: HashMap<EntryId, Compared>,
+    /// Those of them whose contents are looked up in what the receiver has.
+    lookups: HashMap<EntryId, Lookup>,
 }
 
 /// A file that is read as far as the receiver describes what it has.
 enum Compared {
     /// Nothing is described yet.
-    Unopened { held: Option<BlockMap> },
+    Unopened { held: Option<BlockMap>, looks_up: bool },
     /// It is read up to some block.
     Opened(Box<Reading>),
 }
@@ -112,6 +123,8 @@ struct Reading {
     held: Option<BlockMap>,
     /// Number of the next block to read.
     next: u32,
+    /// Whether its contents are looked up in what the receiver has.
+    looks_up: bool,
 }
 
 /// Error: the session is over, so nothing more is read.
@@ -128,8 +141,16 @@ pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>
         Ok(engine) => engine,
         Err(error) => return executor.fail(SessionError::Local(error.to_string())),
     };
-    let mut reader =
-        Reader { executor, hashers, engine, depth: 1, queue: VecDeque::new(), next_tag: 0, compared: HashMap::new() };
+    let mut reader = Reader {
+        executor,
+        hashers,
+        engine,
+        depth: 1,
+        queue: VecDeque::new(),
+        next_tag: 0,
+        compared: HashMap::new(),
+        lookups: HashMap::new(),
+    };
     loop {
         // With reads in flight the queue is only looked at: their completions come first.
         let job = if next.is_some() {
@@ -155,9 +176,17 @@ pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>
                 Ok(())
             }
             ReadJob::Compared(id, held) => {
-                reader.compared.retain(|id, _| executor.is_pending(*id));
-                reader.compared.insert(id, Compared::Unopened { held });
+                reader.await_descriptions(id, held, false);
                 Ok(())
+            }
+            ReadJob::AwaitChunks(id, held) => {
+                reader.await_descriptions(id, held, true);
+                Ok(())
+            }
+            ReadJob::Matched(chunks) => {
+                let read = reader.read_matched(&chunks);
+                executor.with(|machine| machine.on_chunks_taken(chunks.chunks.len()));
+                read
             }
             ReadJob::Described(basis) => {
                 let (id, blocks, mut holes) = (basis.id, basis.blocks.len(), Vec::new());
@@ -222,11 +251,26 @@ impl Reader<'_> {
         if version(&stat) == contents.version { self.executor.digests.of(&stat) } else { None }
     }
 
+    /// Notes that the receiver will describe what it has of a file, besides the blocks `held`, and forgets
+    /// files that are done with.
+    fn await_descriptions(&mut self, id: EntryId, held: Option<BlockMap>, looks_up: bool) {
+        self.compared.retain(|id, _| self.executor.is_pending(*id));
+        self.lookups.retain(|id, _| self.executor.is_pending(*id));
+        self.compared.insert(id, Compared::Unopened { held, looks_up });
+        if looks_up {
+            self.lookups.insert(id, Lookup::default());
+        }
+    }
+
     /// Reads a file from where it stands to its end, and has checked that it is as it was
     /// announced.
     fn read_all(&mut self, mut reading: Reading) -> Result<(), Over> {
         let end = block_count(reading.announced.size);
         if self.read_blocks(&mut reading, end, Described::default())? {
+            if reading.looks_up {
+                let (id, hashing) = (reading.id, reading.hashing.clone());
+                self.queue.extend([Queued::LookedUp { id, hashing }, Queued::Forget(id)]);
+            }
             self.queue.push_back(Queued::Check { hashing: reading.hashing, announced: reading.announced });
         }
         Ok(())
@@ -236,20 +280,7 @@ impl Reader<'_> {
     /// that were described and are holes.
     fn read_described(&mut self, basis: Basis, holes: &mut Vec<u32>) -> Result<(), Over> {
         let Basis { id, first, blocks, complete } = basis;
-        let mut reading = match self.compared.remove(&id) {
-            None => return Ok(()),
-            Some(Compared::Opened(reading)) => reading,
-            Some(Compared::Unopened { held }) => {
-                let Some(contents) = self.executor.contents(id) else { return Ok(()) };
-                match open(&contents, self.executor.buffered) {
-                    Ok(announced) => Box::new(Reading::new(&contents, announced, held, Purpose::Send)),
-                    Err(given_up) => {
-                        self.executor.give_up(id, given_up);
-                        return Ok(());
-                    }
-                }
-            }
-        };
+        let Some(mut reading) = self.take_compared(id) else { return Ok(()) };
         let end = first.saturating_add(blocks.len() as u32);
         let goes_on = self.read_blocks(&mut reading, first, Described::default())?
             && self.read_blocks(&mut reading, end, Described { leaves: blocks.into_iter(), holes: Some(holes) })?;
@@ -262,6 +293,26 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Takes a file whose descriptions are awaited, opened with the first of them; `None` if it is done with,
+    /// or cannot be opened, and then it is given up.
+    fn take_compared(&mut self, id: EntryId) -> Option<Box<Reading>> {
+        let (held, looks_up) = match self.compared.remove(&id)? {
+            Compared::Opened(reading) => return Some(reading),
+            Compared::Unopened { held, looks_up } => (held, looks_up),
+        };
+        let contents = self.executor.contents(id)?;
+        match open(&contents, self.executor.buffered) {
+            Ok(announced) => {
+                let reading = Reading::new(&contents, announced, held, Purpose::Send);
+                Some(Box::new(Reading { looks_up, ..reading }))
+            }
+            Err(given_up) => {
+                self.executor.give_up(id, given_up);
+                None
+            }
+        }
+    }
+
     /// Reads the blocks of a file before the block `end`, of which the receiver describes what it has;
     /// false if the receiver has given the file up.
     fn read_blocks(&mut self, reading: &mut Reading, end: u32, mut described: Described<'_>) -> Result<bool, Over> {
@@ -271,10 +322,12 @@ impl Reader<'_> {
             let leaves = described.leaves.next();
             if !self.executor.is_pending(reading.id) {
                 self.push(Queued::Failed(reading.hashing.clone(), unreadable(GIVEN_UP.to_owned())))?;
+                self.push(Queued::Forget(reading.id))?;
                 return Ok(false);
             }
             let file = reading.hashing.clone();
             if let Some(value) = reading.held.as_ref().and_then(|held| held.get(index)) {
+                self.break_lookup(reading)?;
                 self.push(Queued::Ready(Step::Held { file, index, value }))?;
                 continue;
             }
@@ -289,12 +342,17 @@ impl Reader<'_> {
                         if let (Some(_), Some(holes)) = (leaves, &mut described.holes) {
                             holes.push(index);
                         }
+                        self.break_lookup(reading)?;
                         self.push(Queued::Ready(Step::Hole { file, index }))?;
                         continue;
                     }
                 },
             };
-            self.submit(index, Pending::Data { hashing: file, index, extent, announced: reading.announced.clone() })?;
+            let (announced, looks_up) = (reading.announced.clone(), reading.looks_up);
+            self.submit(
+                index,
+                Pending::Data { hashing: file, index, extent, announced, looks_up: looks_up.then_some(reading.id) },
+            )?;
         }
         Ok(true)
     }
@@ -378,6 +436,10 @@ impl Reader<'_> {
                 (Err(error), _) => Err(unreadable(error.to_string())),
             };
             match (outcome, step) {
+                (Ok(block), Pending::Data { hashing, index, extent, looks_up: Some(id), .. }) => {
+                    let ranges = if let Extent::Data(ranges) = extent { ranges } else { Vec::new() };
+                    *slot = Queued::LookUp { id, hashing, read: ReadBlock { index, block, length, ranges } };
+                }
                 (Ok(block), Pending::Data { hashing, index, extent, .. }) => {
                     *slot = Queued::Ready(Step::Data { file: hashing, index, extent, block, length });
                 }
@@ -400,6 +462,18 @@ impl Reader<'_> {
                     return Ok(());
                 }
                 Queued::Dropped => continue,
+                Queued::LookUp { id, hashing, read } => {
+                    self.look_up(id, &hashing, read)?;
+                    continue;
+                }
+                Queued::LookedUp { id, hashing } => {
+                    self.finish_lookup(id, &hashing)?;
+                    continue;
+                }
+                Queued::Forget(id) => {
+                    self.lookups.remove(&id);
+                    continue;
+                }
                 Queued::Ready(step) => {
                     if step.file().is_some_and(|file| !file.hand_on()) {
                         continue;
@@ -427,7 +501,7 @@ impl Reading {
         let map = if sparse { DataMap::of(&announced.file, size) } else { None };
         let holes = map.as_ref().map_or(0, |map| size.saturating_sub(map.total));
         let hashing = Arc::new(Hashing::new(id, size, holes <= MAX_HASHED_HOLES, purpose));
-        Self { id, announced, hashing, map, held, next: 0 }
+        Self { id, announced, hashing, map, held, next: 0, looks_up: false }
     }
 }
 

@@ -16,6 +16,7 @@ mod chosen;
 mod comparing;
 mod compressing;
 mod connections;
+mod delta;
 mod examination;
 mod executor;
 mod following;
@@ -184,12 +185,12 @@ fn send(
         Err(error) => return Err(break_off(&mut *outlet, error)),
     };
     let machine = machine(&sources, options);
-    let Sources { roots, problems, selection, listed, settled, receipt, input, .. } = sources;
+    let Sources { roots, problems, selection, listed, settled, receipt, input, wishes, .. } = sources;
     let controller = steering::controller(&control, tuned.as_ref(), options, account.max_rate());
     let first = FirstConnection { controller, control, tuned, peer, privileges };
     let (mut executor, queues) = Executor::new(first, machine, (options, digests), pool, events);
     executor.asked_about = AskedAbout::of(&roots, options);
-    (executor.receipt, executor.input) = (receipt, input);
+    (executor.receipt, executor.input, executor.wishes) = (receipt, input, wishes);
     executor.followed = settled;
     executor.announced_owners = accounts.map(|accounts| Mutex::new(AnnouncedOwners::new(accounts)));
     let Queues { outgoing, work } = queues;

@@ -87,6 +87,8 @@ pub struct Sources {
     pub(crate) receipt: Option<Arc<dyn ReceiptSink>>,
     /// Features that the receiver must have for its own options.
     pub(crate) needs: Features,
+    /// Features without which the copy is made in another way than the user asks, who is told.
+    pub(crate) wishes: Features,
 }
 
 impl Sources {
@@ -140,6 +142,12 @@ impl Sources {
     #[must_use]
     pub fn needing(self, needs: Features) -> Self {
         Self { needs: self.needs.union(needs), ..self }
+    }
+
+    /// Has the user told where the receiver lacks these features.
+    #[must_use]
+    pub fn wishing(self, wishes: Features) -> Self {
+        Self { wishes, ..self }
     }
 
     /// Files that the sending end may read, and no others: each directory with everything beneath
@@ -242,6 +250,7 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions, run: &Transfe
         input: None,
         receipt: None,
         needs: Features::NONE,
+        wishes: Features::NONE,
     }
 }
 

@@ -54,13 +54,17 @@ pub enum Action<P> {
         id: EntryId,
         /// Blocks that an earlier run left, in the part that its examination has claimed.
         held: Option<BlockMap>,
-        /// The file from which blocks are put together, which is to be described (`Describe`). `None` if
+        /// The files from which blocks are put together, which are to be described (`Describe`,
+        /// `DescribeChunks`). `None` if
         /// all blocks travel whole.
-        basis: Option<ReferencePlace>,
+        basis: Option<Basis>,
     },
     /// Describe to the sender the file from which blocks of an expected file are put together. The
     /// sender has been told so, and waits for it.
     Describe(EntryId),
+    /// Describe to the sender, by their chunks, the files from which blocks of an expected file are put together
+    /// that may have moved. The sender has been told so, and waits for it.
+    DescribeChunks(EntryId),
     /// Read the file that has an item's name: `on_compared`.
     Compare {
         /// Id of the item.
@@ -263,6 +267,7 @@ impl<P> Action<P> {
             // Those of large files take longer, and the others have no outcome that matters.
             Self::Expect { .. }
             | Self::Describe(_)
+            | Self::DescribeChunks(_)
             | Self::Compare { .. }
             | Self::CompareExisting { .. }
             | Self::TakeReference { .. }
@@ -432,6 +437,15 @@ pub enum ReferencePlace {
     Older(usize),
     /// It has the item's name.
     Itself,
+}
+
+/// Files at the receiver from which the blocks of a large file are put together, besides what arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// This one: each block from what it has at the same place.
+    AtSamePlace(ReferencePlace),
+    /// This one, if there is one, and those that the user has named: from any place in them.
+    AtAnyPlace(Option<ReferencePlace>),
 }
 
 /// A directory of the destination in which files may have been renamed: the copy of a source.

@@ -194,7 +194,7 @@ impl<P> Book<P> {
         if (self.settings.is_reserved)(name) {
             return Some("its name is one that icdc keeps for unfinished files".to_owned());
         }
-        match &self.settings.options.backup {
+        match self.settings.options.backup.as_deref() {
             Some(Backup { directory: None, suffix }) if name.ends_with(suffix) => Some(format!(
                 "its name ends in {}, as those of the files that are kept beside others; choose another --suffix, name a \
                  --backup-dir, or leave the item out",

@@ -9,7 +9,7 @@ use icdc_protocol::receipt::line::Status;
 use icdc_units::{ByteCount, Time};
 
 use super::Book;
-use super::action::{Action, Answer, Examination, Names, Notification, Question, ReferencePlace};
+use super::action::{Action, Answer, Basis, Examination, Names, Notification, Question};
 use super::item::{DirectoryId, ModificationTime, size_of};
 use super::links::{Linking, Progress};
 use super::questions::Step;
@@ -26,8 +26,8 @@ pub(super) struct LargeContents {
     pub(super) path: Vec<u8>,
     /// Blocks that an earlier run has left.
     pub(super) held: Option<BlockMap>,
-    /// File from which blocks are put together; `None` if they travel whole.
-    pub(super) basis: Option<ReferencePlace>,
+    /// Files from which blocks are put together; `None` if they travel whole.
+    pub(super) basis: Option<Basis>,
 }
 
 impl<P> Book<P> {
@@ -115,7 +115,10 @@ impl<P> Book<P> {
             }
             Ok(Verdict::Difference { held, basis }) => {
                 self.want(id, held, Some(basis));
-                Some(Want::Difference)
+                Some(match basis {
+                    Basis::AtSamePlace(_) => Want::Difference,
+                    Basis::AtAnyPlace(_) => Want::Delta,
+                })
             }
             Ok(Verdict::Contents { held }) => {
                 let want = if held.is_some() { Want::Rest } else { Want::All };
@@ -264,7 +267,7 @@ impl<P> Book<P> {
 
     /// Requests the contents of an item except for the blocks in `held`, and for what is equal in
     /// `basis`; links need nothing more from the sender.
-    fn want(&mut self, id: EntryId, held: Option<BlockMap>, basis: Option<ReferencePlace>) {
+    fn want(&mut self, id: EntryId, held: Option<BlockMap>, basis: Option<Basis>) {
         let Some(tracked) = self.items.get_mut(&id) else { return };
         tracked.state = ItemState::Wanted;
         self.wanted += 1;
@@ -279,7 +282,7 @@ impl<P> Book<P> {
     }
 
     /// Requests the contents of a file, or of a stream, that has `size` bytes at most.
-    fn want_contents(&mut self, id: EntryId, size: u64, held: Option<BlockMap>, basis: Option<ReferencePlace>) {
+    fn want_contents(&mut self, id: EntryId, size: u64, held: Option<BlockMap>, basis: Option<Basis>) {
         let path = self.items.get(&id).map(|tracked| tracked.item.path.clone()).unwrap_or_default();
         self.remember(id, Progress::Coming);
         if size > PACK_FILE_LIMIT {
@@ -415,10 +418,14 @@ impl<P> Book<P> {
         if answers.is_empty() {
             return;
         }
-        let compared = (first..).zip(&answers).filter(|(_, want)| **want == Want::Difference);
-        let compared: Vec<EntryId> = compared.map(|(id, _)| id).collect();
+        let description = |(id, want): (EntryId, &Want)| match want {
+            Want::Difference => Some(Action::Describe(id)),
+            Want::Delta => Some(Action::DescribeChunks(id)),
+            _ => None,
+        };
+        let descriptions: Vec<_> = (first..).zip(&answers).filter_map(description).collect();
         self.reply(Message::Wants(Wants { first, answers }));
-        compared.into_iter().for_each(|id| self.ask(Action::Describe(id)));
+        descriptions.into_iter().for_each(|action| self.ask(action));
     }
 
     /// Reports the failure of an item before anything is wanted of it; returns the answer.

@@ -31,7 +31,7 @@ use self::facts::{Facts, Kind, Lookup, PublishedBy};
 use self::journal::{renamed, whole_digest};
 use self::references::{find_basis, find_reference};
 use self::verdict::{Verdict, cannot_replace, is_in_the_way, name_exists};
-use super::action::{Method, Question, Reference, ReferencePlace};
+use super::action::{Basis, Method, Question, Reference, ReferencePlace};
 use super::item::Item;
 use crate::Failure;
 
@@ -218,7 +218,7 @@ fn contents(
 }
 
 /// The contents of an item are wanted, but for the blocks held, or their difference to another file.
-fn wanted(held: Option<BlockMap>, basis: Option<ReferencePlace>) -> Verdict {
+fn wanted(held: Option<BlockMap>, basis: Option<Basis>) -> Verdict {
     match basis {
         Some(basis) => Verdict::Difference { held, basis },
         None => Verdict::Contents { held },

@@ -2,15 +2,15 @@
 
 use icdc_protocol::limits::PACK_FILE_LIMIT;
 use icdc_protocol::message::{
-    Basis, Candidates, Deletion, Done, EntryId, EntryKind, FileDigest, Message, Refusal, RefusalKind, SnapshotNews,
-    Want, Wants,
+    Basis, Candidates, Chunks, Deletion, Done, EntryId, EntryKind, FileDigest, Message, Refusal, RefusalKind,
+    SnapshotNews, Want, Wants,
 };
 use icdc_protocol::receipt::line::Status;
 use icdc_units::ByteCount;
 
 use super::super::action::{Action, Fate};
 use super::super::ledger::Settlement;
-use super::{MAX_DESCRIBED, Sender};
+use super::{MAX_DESCRIBED, MOST_CHUNKS, Sender};
 use crate::error::SessionError;
 
 impl Sender {
@@ -42,6 +42,7 @@ impl Sender {
                 None => Ok(()),
             },
             Message::Basis(basis) => self.describe(basis),
+            Message::Chunks(chunks) => self.describe_chunks(chunks),
             Message::Done(done) => done.into_iter().try_for_each(|done| self.done(done)),
             Message::Notice(notice) => {
                 self.actions.push_back(Action::Noticed(notice));
@@ -135,6 +136,24 @@ impl Sender {
         }
     }
 
+    /// Handles chunks of the receiver's files in which the content of an item is looked up.
+    fn describe_chunks(&mut self, chunks: Chunks) -> Result<(), SessionError> {
+        let number = chunks.chunks.len() as u32;
+        match self.ledger.describe_chunks(&chunks) {
+            Some(true) if self.chunks + number <= MOST_CHUNKS => {
+                self.chunks += number;
+                self.actions.push_back(Action::ReadMatched(chunks));
+                Ok(())
+            }
+            None => Ok(()),
+            Some(is_proper) => {
+                let what =
+                    if is_proper { "more than is asked for" } else { "what is not to be looked up, or too much" };
+                Err(SessionError::Protocol(format!("describes chunks for item {}: {what}", chunks.id)))
+            }
+        }
+    }
+
     /// Handles the receiver's answers to announced entries; the small files that it wants go in
     /// packs.
     fn wants(&mut self, wants: Wants) -> Result<(), SessionError> {
@@ -169,7 +188,7 @@ impl Sender {
             self.note_pending_delivered(id, status, digest)?;
         }
         match want {
-            Want::All | Want::Rest | Want::Difference if self.settings.dry_run => {
+            Want::All | Want::Rest | Want::Difference | Want::Delta if self.settings.dry_run => {
                 self.settle_durable(id, Settlement::Published(None), Fate::WouldSend);
             }
             Want::All | Want::Rest if is_stream => {
@@ -177,6 +196,11 @@ impl Sender {
                 self.actions.push_back(Action::ReadStream { id, held });
             }
             Want::All if is_file && size <= ByteCount::new(PACK_FILE_LIMIT) => small.push((id, size)),
+            Want::Delta if is_file => {
+                self.ledger.resumed(held.as_ref().map_or(ByteCount::ZERO, |held| ByteCount::new(held.bytes())));
+                self.ledger.expect_chunks(id);
+                self.actions.push_back(Action::AwaitChunks { id, held });
+            }
             Want::All | Want::Rest | Want::Difference if is_file => {
                 self.ledger.resumed(held.as_ref().map_or(ByteCount::ZERO, |held| ByteCount::new(held.bytes())));
                 let described = want == Want::Difference;
@@ -185,7 +209,7 @@ impl Sender {
                 }
                 self.actions.push_back(Action::Read { id, held, described });
             }
-            Want::All | Want::Rest | Want::Difference | Want::Failed | Want::Contents => {}
+            Want::All | Want::Rest | Want::Difference | Want::Delta | Want::Failed | Want::Contents => {}
             Want::Have(digest) => {
                 self.ledger.resumed(size);
                 self.settle_durable(id, Settlement::Published(Some(digest)), Fate::Kept);
@@ -266,6 +290,6 @@ fn delivered(want: Want) -> Option<(Status, Option<FileDigest>)> {
         Want::Keep(_) => Some((Status::Kept, None)),
         Want::Linked => Some((Status::Linked, None)),
         Want::Renamed(digest) => Some((Status::Renamed, digest)),
-        Want::All | Want::Rest | Want::Difference | Want::Failed | Want::Contents => None,
+        Want::All | Want::Rest | Want::Difference | Want::Delta | Want::Failed | Want::Contents => None,
     }
 }

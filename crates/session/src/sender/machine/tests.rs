@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use icdc_protocol::block_map::block_count;
+use icdc_protocol::chunking::Chunking;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{
-    Basis, CandidatePlace, Candidates, ChangedItem, Deletion, Done, Held, Kept, NoticeKind, Ready, Refusal,
+    Basis, CandidatePlace, Candidates, ChangedItem, Chunks, Deletion, Done, Held, Kept, NoticeKind, Ready, Refusal,
     RefusalKind, Want, Wants,
 };
 use icdc_protocol::owners::NamedOwner;
@@ -927,4 +928,74 @@ fn descriptions_that_wait_to_be_read_are_bounded_by_their_blocks() {
     assert!(!protocol_error(&actions(&mut sender)));
     sender.on_message(NOW, Message::Basis(basis(id, 1025, 1, false)));
     assert!(protocol_error(&actions(&mut sender)));
+}
+
+fn chunks(id: EntryId, number: usize, complete: bool) -> Message {
+    let chunking = Chunking::for_bytes(ByteCount::ZERO);
+    let chunks = vec![(1, [1; 16]); number];
+    Message::Chunks(Chunks { id, chunking, basis: 0, offset: 0, chunks, covered: 0, complete })
+}
+
+/// A sender with a large file whose content the receiver looks for wherever it is.
+fn looked_up() -> (Sender, EntryId) {
+    let mut sender = sender();
+    let id = sender.announce(file(LARGE));
+    sender.on_scanned(NOW);
+    sender.on_message(NOW, Message::Ready(Ready { resuming: false, ring_blocks: 1 }));
+    actions(&mut sender);
+    sender.on_message(NOW, wants(id, vec![Want::Delta]));
+    assert_eq!(actions(&mut sender), [Action::AwaitChunks { id, held: None }]);
+    (sender, id)
+}
+
+#[test]
+fn a_file_is_read_as_chunks_come_and_any_block_may_be_asked_for() {
+    let (mut sender, id) = looked_up();
+    for told in [chunks(id, 3, false), chunks(id, 0, true)] {
+        sender.on_message(NOW, told.clone());
+        let Message::Chunks(told) = told else { unreachable!() };
+        assert_eq!(actions(&mut sender), [Action::ReadMatched(told)]);
+        sender.on_chunks_taken(3);
+    }
+    // The bases have changed meanwhile, or a connection was lost.
+    for index in 0..block_count(LARGE) {
+        sender.on_message(NOW, Message::Resend { id, index });
+        assert_eq!(actions(&mut sender), [Action::ReadAgain { id, index }]);
+    }
+    sender.on_message(NOW, Message::Resend { id, index: 0 });
+    assert!(protocol_error(&actions(&mut sender)), "all its blocks were asked for");
+}
+
+#[test]
+fn chunks_that_nobody_awaits_or_that_are_too_many_end_the_session() {
+    let (mut sender, id) = looked_up();
+    sender.on_message(NOW, chunks(id, 1, true));
+    sender.on_message(NOW, chunks(id, 1, true));
+    assert!(protocol_error(&actions(&mut sender)), "they were complete");
+
+    let mut unasked = self::sender();
+    let id = unasked.announce(file(LARGE));
+    unasked.on_message(NOW, wants(id, vec![Want::Difference]));
+    unasked.on_message(NOW, chunks(id, 1, false));
+    assert!(protocol_error(&actions(&mut unasked)));
+
+    let (mut sender, id) = looked_up();
+    let messages = MAX_CHUNKS as usize / 4096;
+    for _ in 0..messages {
+        sender.on_message(NOW, chunks(id, 4096, false));
+        sender.on_chunks_taken(4096);
+    }
+    assert!(!protocol_error(&actions(&mut sender)));
+    sender.on_message(NOW, chunks(id, 1, false));
+    assert!(protocol_error(&actions(&mut sender)), "more than describe one file");
+
+    let mut of_many = self::sender();
+    let ids: Vec<EntryId> = (0..3).map(|_| of_many.announce(file(LARGE))).collect();
+    of_many.on_message(NOW, wants(ids[0], vec![Want::Delta; ids.len()]));
+    for id in &ids[..2] {
+        (0..messages).for_each(|_| of_many.on_message(NOW, chunks(*id, 4096, false)));
+    }
+    assert!(!protocol_error(&actions(&mut of_many)));
+    of_many.on_message(NOW, chunks(ids[2], 1, false));
+    assert!(protocol_error(&actions(&mut of_many)), "more than may wait to be taken");
 }

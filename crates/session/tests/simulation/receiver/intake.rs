@@ -1,7 +1,7 @@
 //! What comes from the sender, handed to the thread whose work it is.
 
 use icdc_protocol::limits::PART_SIZE;
-use icdc_protocol::message::{BlockHeader, Message, Part};
+use icdc_protocol::message::{Assembled, BlockHeader, Message, Part};
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::LinkEnd;
 use icdc_session::receiver::frames_arrived::Answer;
@@ -83,6 +83,19 @@ impl ReceiverEnd {
                 let block = self.ring.take().with(number);
                 self.bases.on_arrived(id, index, true);
                 // A file that is replaced may be written to meanwhile, or fail to be read.
+                if value_of(number) == value && !env.random.permille(env.faults.read) {
+                    self.data.push(data::Job::Block { header, block });
+                } else if !env.has(Mutation::OutdatedIsForgotten) {
+                    self.data.push(data::Job::Outdated { id, index });
+                }
+            }
+            (Message::Assembled(Assembled { header, copies }), None) => {
+                self.parts.came_whole(header.id, header.index);
+                let BlockHeader { id, index, value, .. } = header;
+                let Some(number) = self.deltas.number(id, index, &copies, env) else {
+                    return self.broken(format!("block {index} of file {id} is put together from nothing"), env);
+                };
+                let block = self.ring.take().with(number);
                 if value_of(number) == value && !env.random.permille(env.faults.read) {
                     self.data.push(data::Job::Block { header, block });
                 } else if !env.has(Mutation::OutdatedIsForgotten) {
@@ -191,5 +204,5 @@ impl ReceiverEnd {
 
 /// Whether a frame needs a place in the ring.
 pub(super) fn needs_room(frame: &Frame) -> bool {
-    frame.payload.is_some() || matches!(frame.message, Message::Difference(_))
+    frame.payload.is_some() || matches!(frame.message, Message::Difference(_) | Message::Assembled(_))
 }

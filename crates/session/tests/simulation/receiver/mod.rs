@@ -3,6 +3,7 @@
 mod bases;
 mod compare;
 mod data;
+mod deltas;
 mod file_journal;
 mod intake;
 pub(crate) mod names;
@@ -28,6 +29,7 @@ use self::bases::Bases;
 pub(crate) use self::bases::leaf_of;
 use self::compare::Compare;
 use self::data::{Again, Data, LOOK_AGAIN};
+use self::deltas::Deltas;
 use self::names::Names;
 use self::questions::Questions;
 use self::ring::{Block, Ring};
@@ -67,6 +69,7 @@ pub(crate) struct ReceiverEnd {
     data: Data,
     compare: Compare,
     bases: Bases,
+    deltas: Deltas,
     ending: Ending,
     arrived: Arrived,
     /// A bug has the journal put away.
@@ -129,6 +132,7 @@ impl ReceiverEnd {
             names: Names::new(holder, transfer, options.clone(), (Book::new(settings), questions)),
             compare: Compare::default(),
             bases: Bases::default(),
+            deltas: Deltas::default(),
             ending: Ending::default(),
             arrived: Arrived::default(),
             is_mistaken: false,
@@ -201,6 +205,11 @@ impl ReceiverEnd {
             Task::Describe => {
                 let told = self.bases.step(env).map(|basis| Reply::Message(Box::new(basis)));
                 self.replies.extend(told);
+                let mut chunks = self.deltas.step(env);
+                if let Some(chunks) = &mut chunks {
+                    chunks.complete &= !env.has(Mutation::ChunksDoNotEnd) || chunks.chunks.is_empty();
+                }
+                self.replies.extend(chunks.map(|chunks| Reply::Message(Box::new(Message::Chunks(chunks)))));
             }
             Task::Outlet => self.put_out(env, connections),
             Task::Clock => {
@@ -354,7 +363,8 @@ impl ReceiverEnd {
             let after = env.disk_time();
             env.agenda.after(after, Event::Receiver { session: self.session, task: Task::Compare });
         }
-        if self.bases.is_ready() && self.scheduled.insert(Task::Describe) {
+        let is_ready = self.bases.is_ready() || self.deltas.is_ready();
+        if is_ready && self.scheduled.insert(Task::Describe) {
             let after = env.disk_time();
             env.agenda.after(after, Event::Receiver { session: self.session, task: Task::Describe });
         }
@@ -388,13 +398,21 @@ impl ReceiverEnd {
                     .extend(std::mem::take(&mut self.overtaken).into_iter().map(|held| Reply::Message(Box::new(held))));
             }
             names::Report::Expect { id, plan, expected, existing } => {
-                if let (Some(existing), Length::Known(size)) = (existing, expected.length) {
-                    self.bases.expect(id, size, expected.held.clone(), existing);
+                match (existing, expected.length) {
+                    (Some(names::Existing::SamePlace(existing)), Length::Known(size)) => {
+                        self.bases.expect(id, size, expected.held.clone(), existing);
+                    }
+                    (Some(names::Existing::AnyPlace(existing)), _) => self.deltas.expect(id, existing),
+                    _ => {}
                 }
                 self.data.push(data::Job::Expect { id, plan, expected });
             }
+            names::Report::DescribeChunks(id) => self.deltas.begin(id),
             names::Report::Describe(id) => self.bases.begin(id),
-            names::Report::Forget(id) => self.bases.forget(id),
+            names::Report::Forget(id) => {
+                self.bases.forget(id);
+                self.deltas.forget(id);
+            }
             names::Report::Compare { id, inode, digest } => self.compare.push(id, inode, digest),
             names::Report::Complete => self.ending.on_complete(),
             names::Report::Fail(error) => {
@@ -408,6 +426,7 @@ impl ReceiverEnd {
         match report {
             data::Report::Reply(message) => self.replies.push_back(Reply::Message(message)),
             data::Report::Stored { id, part, is_durable, digest, unsynced, streamed } => {
+                self.deltas.forget(id);
                 self.names.push(names::Job::Stored { id, part, is_durable, digest, unsynced, streamed });
             }
             data::Report::Lost { id, failure } => self.names.push(names::Job::Lost { id, failure }),

@@ -74,12 +74,22 @@ pub(crate) enum Job {
     },
 }
 
+/// A file from which blocks of another are put together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Existing {
+    /// From what it has at the same place.
+    SamePlace(Inode),
+    /// From any place in it.
+    AnyPlace(Inode),
+}
+
 /// What comes out of it.
 #[derive(Debug)]
 pub(crate) enum Report {
     Reply(Box<Message>),
-    Expect { id: EntryId, plan: Box<Plan>, expected: Expected, existing: Option<Inode> },
+    Expect { id: EntryId, plan: Box<Plan>, expected: Expected, existing: Option<Existing> },
     Describe(EntryId),
+    DescribeChunks(EntryId),
     Forget(EntryId),
     Compare { id: EntryId, inode: Option<Inode>, digest: FileDigest },
     Complete,

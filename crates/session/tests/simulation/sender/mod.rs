@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use icdc_protocol::Features;
 use icdc_protocol::message::{
-    Basis, Begin, BlockHeader, CandidateAnswer, CandidatePlace, Candidates, EntryId, FileDigest, GivenUp, ItemEnd,
-    Message, PackItem, Source as Named, Streamed,
+    Assembled, Basis, Begin, BlockHeader, CandidateAnswer, CandidatePlace, Candidates, Chunks, EntryId, FileDigest,
+    GivenUp, ItemEnd, Message, PackItem, Source as Named, Streamed,
 };
 use icdc_session::SessionError;
 use icdc_session::sender::{Action, Grant, Need, ReceiptText, Removed, Sender, Settings, Window};
@@ -43,6 +43,8 @@ enum Job {
     File(Box<Reading>),
     /// A file is read as far as the receiver describes what it has.
     Described(Basis),
+    /// A file is read as far as these chunks of the receiver permit.
+    Matched(Chunks),
     Again {
         id: EntryId,
         index: u32,
@@ -89,6 +91,8 @@ pub(crate) struct SenderEnd {
     /// Blocks that do, and how many may: half of the receiver's ring.
     divided: BTreeSet<(EntryId, u32)>,
     most_divided: usize,
+    /// Blocks that were sent as copies of what the receiver has.
+    assembled: BTreeSet<(EntryId, u32)>,
     data_stopped: bool,
     leaving: bool,
     sent: bool,
@@ -158,6 +162,7 @@ impl SenderEnd {
             parts: VecDeque::new(),
             divided: BTreeSet::new(),
             most_divided: ring / 2,
+            assembled: BTreeSet::new(),
             data_stopped: false,
             leaving: false,
             sent: false,
@@ -236,6 +241,13 @@ impl SenderEnd {
                     self.jobs.push_back(Job::File(Box::new(Reading::new(id, announced, held))));
                 }
                 Action::ReadDescribed(basis) => self.jobs.push_back(Job::Described(basis)),
+                Action::AwaitChunks { id, held } => {
+                    let announced = self.scan.announced[&id].clone();
+                    self.described.insert(id, Reading::new(id, announced, held));
+                }
+                Action::ReadMatched(chunks) => self.jobs.push_back(Job::Matched(chunks)),
+                Action::ReadAgain { id, index }
+                    if env.has(Mutation::AssembledIsNotOwed) && self.assembled.contains(&(id, index)) => {}
                 Action::ReadAgain { id, index }
                     if env.has(Mutation::PartsAreNotOwed) && self.divided.contains(&(id, index)) => {}
                 Action::ReadAgain { id, .. } if self.is_stream => {
@@ -479,6 +491,15 @@ impl SenderEnd {
                     None => self.machine.on_description_read(0, blocks, Vec::new()),
                 }
             }
+            Some(Job::Matched(chunks)) => {
+                self.machine.on_chunks_taken(chunks.chunks.len());
+                let reading = self.described.remove(&chunks.id);
+                let job = reading.map(|reading| Job::File(Box::new(reading.matched(chunks))));
+                self.jobs.pop_front();
+                if let Some(job) = job {
+                    self.jobs.push_front(job);
+                }
+            }
             Some(Job::File(reading)) => {
                 let id = reading.id;
                 let (is_described, described) = (reading.is_described(), reading.described_blocks());
@@ -501,7 +522,12 @@ impl SenderEnd {
                                 self.divided.insert((id, *index));
                                 self.parts.extend(parts);
                             }
-                            _ => self.data.push_back(*frame),
+                            message => {
+                                if let Message::Assembled(Assembled { header, .. }) = message {
+                                    self.assembled.insert((id, header.index));
+                                }
+                                self.data.push_back(*frame);
+                            }
                         }
                     }
                     Read::Nothing => {}

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use icdc_protocol::basis::{Basis, LeafDigest};
-use icdc_protocol::block_map::{BlockMap, block_count, block_length};
+use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset};
+use icdc_protocol::delta::CopiedPart;
 use icdc_protocol::digest;
 use icdc_protocol::limits::PART_SIZE;
-use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileDigest, GivenUp, Message, Part};
+use icdc_protocol::message::{Assembled, BlockHeader, Chunks, Digest, EntryId, FileDigest, GivenUp, Message, Part};
 
 use crate::disk::Number;
 use crate::receiver::leaf_of;
@@ -26,6 +27,8 @@ pub(crate) struct Reading {
     values: BTreeMap<u32, Digest>,
     /// Present description of the receiver's file; `None` if there is none.
     description: Option<Description>,
+    /// Places of blocks that the receiver has, as it has described them: leaf and length, and offset.
+    known: BTreeMap<(LeafDigest, usize), u64>,
     /// Blocks that were described and are holes.
     holes: Vec<u32>,
 }
@@ -91,7 +94,17 @@ fn block(file: &File, index: u32) -> Number {
 
 impl Reading {
     pub(crate) fn new(id: EntryId, announced: Announced, held: Option<BlockMap>) -> Self {
-        Self { id, announced, held, next: 0, sent: 0, values: BTreeMap::new(), description: None, holes: Vec::new() }
+        Self {
+            id,
+            announced,
+            held,
+            next: 0,
+            sent: 0,
+            values: BTreeMap::new(),
+            description: None,
+            known: BTreeMap::new(),
+            holes: Vec::new(),
+        }
     }
 
     /// The file with a further description of what the receiver has.
@@ -100,6 +113,24 @@ impl Reading {
         let leaves = leaves.map(|(index, leaves)| (index, leaves.first().copied())).collect();
         let end = basis.first + basis.blocks.len() as u32;
         self.description = Some(Description { leaves, end: (!basis.complete).then_some(end) });
+        self
+    }
+
+    /// The file with further chunks of what the receiver has: it is read where all of them are known.
+    pub(crate) fn matched(mut self, chunks: &Chunks) -> Self {
+        let (mut offset, mut first) = (chunks.offset, None::<(LeafDigest, u64)>);
+        for (length, digest) in &chunks.chunks {
+            if offset.is_multiple_of(block_offset(1)) {
+                first = Some((*digest, offset));
+            }
+            offset += u64::from(*length);
+            if let Some((digest, start)) = first {
+                self.known.insert((digest, (offset - start) as usize), start);
+            }
+        }
+        let leaves = BTreeMap::new();
+        let end = if chunks.complete { None } else { Some(self.next) };
+        self.description = Some(Description { leaves, end });
         self
     }
 
@@ -153,6 +184,12 @@ impl Reading {
             let value = value_of(number);
             self.values.insert(index, value);
             self.sent += 1;
+            let length = block_length(*size, index);
+            if let Some(offset) = self.known.get(&(leaf_of(number), length)) {
+                let header = BlockHeader { id: self.id, index, value, ranges: Vec::new() };
+                let copies = vec![CopiedPart { at: 0, length: length as u32, basis: 0, offset: *offset }];
+                return Read::Block(Box::new(Message::Assembled(Assembled { header, copies }).into()));
+            }
             let leaf = self.description.as_ref().and_then(|description| description.leaves.get(&index));
             if leaf == Some(&Some(leaf_of(number))) {
                 let header = BlockHeader { id: self.id, index, value, ranges: Vec::new() };

@@ -9,6 +9,7 @@ use icdc_session::receiver::book::action::{NotBegun, Placed, Target};
 
 use super::super::backups::Backups;
 use super::super::link_targets::LinkTargets;
+use super::super::named_bases::NamedBases;
 use super::super::onto_itself::{SourcesHere, refuse_onto_itself};
 use super::super::placement::{Parents, Placement, Wanted, refusal};
 use super::super::references::References;
@@ -81,6 +82,9 @@ impl FileExecutor<'_> {
         let (tree, destination) = (shared.order.tree, shared.order.destination);
         if !shared.options.link_dest.is_empty() {
             self.references = Some(References::open(tree, destination, shared.options, placement)?);
+        }
+        if !shared.options.bases.is_empty() && shared.describes_files() {
+            self.named_bases = Some(NamedBases::open(tree, destination, shared.options, placement)?);
         }
         if let Some(links) = &shared.options.directory_links {
             self.link_targets = Some(LinkTargets::open(tree, destination, links, shared.order.allowed.conceals)?);

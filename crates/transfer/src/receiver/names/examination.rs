@@ -33,6 +33,7 @@ impl FileExecutor<'_> {
     /// Examines one item, and remembers what later steps need of it.
     fn examine(&mut self, examination: Examination) -> Result<Verdict, Failure> {
         let references = self.references_of(examination.id);
+        let named_basis = self.has_named_basis(examination.id);
         let compared = self.compared.remove(&examination.id);
         let item = self.item(examination.id)?;
         let (directory, name) = self.target(item)?;
@@ -48,6 +49,7 @@ impl FileExecutor<'_> {
             examiner = examiner.with_first(self.first_files.get(&to).copied().map(|file| (to, file)));
         }
         examiner = examiner.describing_files(self.shared.describes_files());
+        examiner = examiner.finding_moved(self.shared.finds_moved(), named_basis);
         examiner = examiner.into_device(self.shared.device.get().map(Device::size));
         examiner = examiner.continuing(self.shared.stream_from.get().copied());
         let verdict = self.book.decide(examination, &mut examiner)?;

@@ -286,7 +286,7 @@ impl Kept {
 /// The rule by which backups that lie beside what has replaced them are never deleted, if there are
 /// any.
 fn rule_of_backups(options: &ReceiveOptions) -> Option<Rule> {
-    let Some(Backup { directory: None, suffix }) = &options.backup else { return None };
+    let Some(Backup { directory: None, suffix }) = options.backup.as_deref() else { return None };
     let mut pattern = b"*".to_vec();
     suffix.iter().for_each(|byte| pattern.extend([b'\\', *byte]));
     Some(Rule { effect: Effect::Exclude, pattern })

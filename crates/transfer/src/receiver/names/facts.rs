@@ -51,6 +51,10 @@ pub(super) struct Examiner<'a> {
     pub(super) candidates: Option<Vec<FoundFile>>,
     /// Whether files at the destination may be described to the sender.
     describes_files: bool,
+    /// Whether the sender finds content that has moved.
+    finds_moved: bool,
+    /// Whether the user has named a basis of the item.
+    named_basis: bool,
     /// Size of the device into which the item is written; `None` where files are written.
     device: Option<ByteCount>,
     /// Place from which the sender continues a stream; `None` where streams are not kept unfinished.
@@ -89,6 +93,8 @@ impl<'a> Examiner<'a> {
             candidates: None,
             claimed: None,
             describes_files: false,
+            finds_moved: false,
+            named_basis: false,
             device: None,
             stream_from: None,
         }
@@ -117,6 +123,11 @@ impl<'a> Examiner<'a> {
     /// This examiner, where files at the destination may be described to the sender.
     pub(super) fn describing_files(self, describes_files: bool) -> Self {
         Self { describes_files, ..self }
+    }
+
+    /// This examiner, where the sender finds content that has moved, and the user has named a basis.
+    pub(super) fn finding_moved(self, finds_moved: bool, named_basis: bool) -> Self {
+        Self { finds_moved, named_basis, ..self }
     }
 
     /// This examiner, where the item is written into a device of this size.
@@ -169,6 +180,14 @@ pub(super) fn header(item: &Item, name: &Name) -> Header {
 impl Facts for Examiner<'_> {
     fn describes_files(&self) -> bool {
         self.describes_files
+    }
+
+    fn finds_moved(&self) -> bool {
+        self.finds_moved
+    }
+
+    fn has_named_basis(&mut self) -> bool {
+        self.named_basis
     }
 
     fn device(&self) -> Option<ByteCount> {

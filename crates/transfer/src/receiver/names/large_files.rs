@@ -2,7 +2,7 @@
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::EntryId;
-use icdc_session::receiver::book::action::ReferencePlace;
+use icdc_session::receiver::book::action::Basis;
 
 use super::super::jobs::StoreJob;
 use super::super::large_file::Plan;
@@ -12,7 +12,7 @@ use super::facts::header;
 impl FileExecutor<'_> {
     /// Tells the store of a large file whose blocks are requested from now on, except for those in
     /// `held`, which the claimed part has, and as their differences to `basis`.
-    pub(super) fn expect(&mut self, id: EntryId, held: Option<BlockMap>, basis: Option<ReferencePlace>) {
+    pub(super) fn expect(&mut self, id: EntryId, held: Option<BlockMap>, basis: Option<Basis>) {
         if let Some(basis) = basis {
             self.expect_basis(id, held.clone(), basis);
         }
@@ -35,5 +35,6 @@ impl FileExecutor<'_> {
         self.claimed.remove(&id);
         self.shared.large_files.forget(id);
         self.compare_on(self.shared.bases.forget(id));
+        self.compare_on(self.shared.delta.forget(id));
     }
 }

@@ -120,6 +120,7 @@ fn a_block_that_is_read_once_more_is_not_sent_if_the_file_changes_meanwhile() {
         queue: VecDeque::new(),
         next_tag: 0,
         compared: HashMap::new(),
+        lookups: HashMap::new(),
     };
     assert!(reader.read_again(*id, 1).is_ok() && reader.drain().is_ok());
     assert!(matches!(read.try_recv(), Ok(Step::Again { index: 1, .. })));

@@ -5,7 +5,7 @@ use icdc_protocol::limits::{LEAF_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{EntryKind, ReceiveOptions};
 use icdc_units::ByteCount;
 
-use super::super::action::ReferencePlace;
+use super::super::action::{Basis, ReferencePlace};
 use super::super::item::Item;
 use super::facts::Facts;
 use super::verdict::Verdict;
@@ -43,7 +43,7 @@ pub(super) fn into_device(item: &Item, options: &ReceiveOptions, facts: &mut imp
     }
     let is_described = !options.whole_files && facts.describes_files() && room >= ByteCount::from(LEAF_SIZE);
     Ok(match is_described {
-        true => Verdict::Difference { held: None, basis: ReferencePlace::Itself },
+        true => Verdict::Difference { held: None, basis: Basis::AtSamePlace(ReferencePlace::Itself) },
         false => Verdict::Contents { held: None },
     })
 }

@@ -90,6 +90,17 @@ pub trait Facts {
     /// described to the other.
     fn describes_files(&self) -> bool;
 
+    /// Whether both ends find content that has moved.
+    fn finds_moved(&self) -> bool {
+        false
+    }
+
+    /// Whether a file that the user has named, or a counterpart in a directory that the user has named, may
+    /// have content of the item.
+    fn has_named_basis(&mut self) -> bool {
+        false
+    }
+
     /// Files of the destination with the item's size and modification time, which is rounded as the
     /// file system does it; only for an item whose name nothing has.
     fn candidates(&mut self) -> Lookup;

@@ -4,7 +4,7 @@ use icdc_protocol::limits::LEAF_SIZE;
 use icdc_protocol::message::{EntryKind, ReceiveOptions};
 use icdc_units::ByteCount;
 
-use super::super::action::{Method, Reference, ReferencePlace};
+use super::super::action::{Basis, Method, Reference, ReferencePlace};
 use super::super::item::{Item, Restored};
 use super::equality::shows_time;
 use super::facts::{Facts, Kind, Stat};
@@ -31,12 +31,22 @@ pub(super) fn find_reference(item: &Item, options: &ReceiveOptions, facts: &mut 
     copied
 }
 
-/// The file at the destination with which a large file is compared: the one that has its name, or
-/// else its counterpart in the first reference directory that has one.
-pub(super) fn find_basis(options: &ReceiveOptions, facts: &mut impl Facts) -> Option<ReferencePlace> {
+/// The files at the destination from which blocks of a large file are put together: the counterpart, and
+/// where moved content is looked for, those that the user has named.
+pub(super) fn find_basis(options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Basis> {
     if options.whole_files || !facts.describes_files() {
         return None;
     }
+    let counterpart = counterpart(facts);
+    if !options.delta || !facts.finds_moved() {
+        return counterpart.map(Basis::AtSamePlace);
+    }
+    (counterpart.is_some() || facts.has_named_basis()).then_some(Basis::AtAnyPlace(counterpart))
+}
+
+/// The file that has the name of a large file, or else its counterpart in the first reference directory
+/// that has one.
+fn counterpart(facts: &mut impl Facts) -> Option<ReferencePlace> {
     let has_leaves = |stat: Stat| stat.kind == Kind::File && stat.size >= ByteCount::from(LEAF_SIZE);
     if facts.stat().is_some_and(has_leaves) {
         return Some(ReferencePlace::Itself);

@@ -3,7 +3,7 @@
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{CandidatePlace, FileDigest, Kept};
 
-use super::super::action::{Reference, ReferencePlace};
+use super::super::action::{Basis, Reference};
 use super::super::item::ModificationTime;
 use crate::Failure;
 
@@ -47,12 +47,12 @@ pub enum Verdict {
         /// The blocks held; `None` if there are none.
         held: Option<BlockMap>,
     },
-    /// Of its contents, what differs from another file of the destination is wanted.
+    /// Of its contents, what differs from other files of the destination is wanted.
     Difference {
         /// Blocks that an earlier run has left in the part that was claimed; `None` if there are none.
         held: Option<BlockMap>,
-        /// The file from which the rest is taken.
-        basis: ReferencePlace,
+        /// The files from which the rest is taken.
+        basis: Basis,
     },
 }
 

@@ -451,6 +451,7 @@ fn short(action: &Action<&'static str>) -> String {
             format!("expect {id}{held}{}", if basis.is_some() { " compared" } else { "" })
         }
         Action::Describe(id) => format!("describe {id}"),
+        Action::DescribeChunks(id) => format!("describe {id} by chunks"),
         Action::NotePublished(records) => format!("note-published {}", records.len()),
         Action::RemoveJournals(ids) => format!("remove-journals {ids:?}"),
         Action::RemoveLeft { name, with_data, .. } => {
@@ -500,6 +501,7 @@ fn want(want: &Want) -> &'static str {
         Want::Linked => "linked",
         Want::Renamed(_) => "renamed",
         Want::Difference => "difference",
+        Want::Delta => "delta",
     }
 }
 

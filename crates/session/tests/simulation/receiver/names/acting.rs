@@ -6,7 +6,7 @@ use icdc_protocol::message::{EntryId, EntryKind, Message, ReceiptPart, SnapshotN
 use icdc_protocol::receipt::facts::Facts;
 use icdc_session::SessionError;
 use icdc_session::failure::Failure;
-use icdc_session::receiver::book::action::{Action, Notification, Placed, ReferencePlace};
+use icdc_session::receiver::book::action::{Action, Basis, Notification, Placed, ReferencePlace};
 use icdc_session::receiver::book::resume::verdict::Verdict;
 use icdc_session::receiver::files::{Expected, Length};
 use icdc_units::ByteCount;
@@ -14,7 +14,7 @@ use icdc_units::ByteCount;
 use super::extras::count_extras;
 use super::facts::Known;
 use super::placing::{base_of, place};
-use super::{Contents, Done, Names, Report, header_of, revision_of};
+use super::{Contents, Done, Existing, Names, Report, header_of, revision_of};
 use crate::audit::Unfinished;
 use crate::disk::Inode;
 use crate::environment::Environment;
@@ -168,6 +168,7 @@ impl Names {
                 self.expect((id, held, existing), env, reports);
             }
             Action::Describe(id) => reports.push(Report::Describe(id)),
+            Action::DescribeChunks(id) => reports.push(Report::DescribeChunks(id)),
             Action::Compare { id, digest } | Action::CompareExisting { id, digest } => {
                 let inode = self.place_of(id).and_then(|(directory, name)| env.disk.find(directory, &name));
                 reports.push(Report::Compare { id, inode, digest });
@@ -365,10 +366,17 @@ impl Names {
         }
     }
 
-    /// The file with which an item is compared.
-    fn existing(&self, id: EntryId, basis: ReferencePlace, env: &Environment) -> Option<Inode> {
-        let (directory, name) = self.place_of(id)?;
+    /// The file from which blocks of an item are put together.
+    fn existing(&self, id: EntryId, basis: Basis, env: &Environment) -> Option<Existing> {
         match basis {
+            Basis::AtSamePlace(place) => self.file_at(id, place, env).map(Existing::SamePlace),
+            Basis::AtAnyPlace(place) => self.file_at(id, place?, env).map(Existing::AnyPlace),
+        }
+    }
+
+    fn file_at(&self, id: EntryId, place: ReferencePlace, env: &Environment) -> Option<Inode> {
+        let (directory, name) = self.place_of(id)?;
+        match place {
             ReferencePlace::Itself => env.disk.find(directory, &name),
             ReferencePlace::Older(_) => older::counterpart(&env.disk, &self.path_of(directory, &name)),
         }
@@ -376,7 +384,7 @@ impl Names {
 
     fn expect(
         &mut self,
-        (id, held, existing): (EntryId, Option<BlockMap>, Option<Inode>),
+        (id, held, existing): (EntryId, Option<BlockMap>, Option<Existing>),
         env: &mut Environment,
         reports: &mut Vec<Report>,
     ) {

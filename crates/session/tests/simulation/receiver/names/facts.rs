@@ -60,6 +60,10 @@ impl Facts for Known<'_> {
         true
     }
 
+    fn finds_moved(&self) -> bool {
+        true
+    }
+
     fn shown_time(&mut self, wanted: ModificationTime) -> ModificationTime {
         wanted
     }

@@ -4,7 +4,7 @@ use icdc_protocol::limits::PACK_FILE_LIMIT;
 use icdc_protocol::message::{EntryKind, ReceiveOptions};
 use icdc_units::ByteCount;
 
-use super::super::super::action::{Question, ReferencePlace};
+use super::super::super::action::{Basis, Question, ReferencePlace};
 use super::super::super::item::Item;
 use super::super::decide;
 use super::super::verdict::Verdict;
@@ -21,7 +21,7 @@ fn of_device(item: &Item, options: &ReceiveOptions, bytes: u64) -> Result<Verdic
 
 #[test]
 fn a_file_that_fits_is_compared_with_the_device() {
-    let difference = Verdict::Difference { held: None, basis: ReferencePlace::Itself };
+    let difference = Verdict::Difference { held: None, basis: Basis::AtSamePlace(ReferencePlace::Itself) };
     assert_eq!(of_device(&file(LARGE), &options(), LARGE), Ok(difference));
     let everything = Verdict::Contents { held: None };
     assert_eq!(of_device(&file(LARGE - 1), &options(), LARGE).as_ref(), Ok(&everything), "it travels in a pack");

@@ -41,6 +41,8 @@ pub(super) struct Known {
     /// Whether the file was changed since it was compared.
     pub(super) was_changed: bool,
     pub(super) describes_files: bool,
+    pub(super) finds_moved: bool,
+    pub(super) named_basis: bool,
     /// Size of the device into which the item is written.
     pub(super) device: Option<ByteCount>,
 }
@@ -54,6 +56,12 @@ impl Facts for Known {
     }
     fn describes_files(&self) -> bool {
         self.describes_files
+    }
+    fn finds_moved(&self) -> bool {
+        self.finds_moved
+    }
+    fn has_named_basis(&mut self) -> bool {
+        self.named_basis
     }
     fn device(&self) -> Option<ByteCount> {
         self.device

@@ -2,7 +2,7 @@
 
 use icdc_protocol::message::{CandidatePlace, Delete, EntryKind, Preserve, ReceiveOptions};
 
-use super::super::super::action::{Method, Question, Reference, ReferencePlace};
+use super::super::super::action::{Basis, Method, Question, Reference, ReferencePlace};
 use super::super::super::item::ModificationTime;
 use super::super::facts::{Kind, Lookup, Stat};
 use super::super::verdict::Verdict;
@@ -116,7 +116,7 @@ fn a_large_file_is_compared_with_the_one_that_it_replaces_or_with_its_counterpar
     let stat = |size: u64| Some(stat(Kind::File, size));
     let of =
         |stat, references: Vec<Option<Stat>>| Known { stat, references, describes_files: true, ..Known::default() };
-    let difference = |basis| Verdict::Difference { held: None, basis };
+    let difference = |place| Verdict::Difference { held: None, basis: Basis::AtSamePlace(place) };
     for (known, expected) in [
         (of(stat(LARGE), vec![stat(LARGE + 1)]), difference(ReferencePlace::Itself)),
         (of(stat(100_000), vec![]), difference(ReferencePlace::Itself)),
@@ -138,5 +138,36 @@ fn a_large_file_is_compared_with_the_one_that_it_replaces_or_with_its_counterpar
     );
     let part = Some(blocks(LARGE, 1));
     let resumed = anything(&file(LARGE), &options(), Known { part: part.clone(), ..of(stat(LARGE), vec![]) });
-    assert_eq!(resumed, Verdict::Difference { held: part, basis: ReferencePlace::Itself });
+    assert_eq!(resumed, Verdict::Difference { held: part, basis: Basis::AtSamePlace(ReferencePlace::Itself) });
+}
+
+#[test]
+fn moved_content_is_looked_for_in_the_counterpart_and_in_what_is_named() {
+    let delta = ReceiveOptions { delta: true, ..options() };
+    let known = |size: Option<u64>, finds_moved, named_basis| Known {
+        stat: size.map(|size| stat(Kind::File, size)),
+        describes_files: true,
+        finds_moved,
+        named_basis,
+        ..Known::default()
+    };
+    let difference = |basis| Verdict::Difference { held: None, basis };
+    let whole = Verdict::Contents { held: None };
+    for (known, expected) in [
+        (known(Some(LARGE), true, false), difference(Basis::AtAnyPlace(Some(ReferencePlace::Itself)))),
+        (known(Some(9), true, false), whole.clone()),
+        (known(Some(9), true, true), difference(Basis::AtAnyPlace(None))),
+        (known(None, true, true), difference(Basis::AtAnyPlace(None))),
+        (known(None, true, false), whole.clone()),
+        // The other end does not know it.
+        (known(Some(LARGE), false, true), difference(Basis::AtSamePlace(ReferencePlace::Itself))),
+        (known(None, false, true), whole.clone()),
+        (Known { describes_files: false, ..known(Some(LARGE), true, true) }, whole.clone()),
+    ] {
+        assert_eq!(anything(&file(LARGE), &delta, known), expected);
+    }
+    assert_eq!(
+        anything(&file(LARGE), &options(), known(Some(LARGE), true, true)),
+        difference(Basis::AtSamePlace(ReferencePlace::Itself))
+    );
 }
