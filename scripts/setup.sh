@@ -84,6 +84,8 @@ bench setpriv  util-linux      needed
 bench fio      fio             optional
 bench rsync    rsync           optional
 bench rclone   rclone          optional
+bench jq       jq              optional
+bench lsyncd   lsyncd          optional
 bench scp      openssh-client  optional
 bench sshd     openssh-server  optional
 bench xz       xz-utils        needed

@@ -11,6 +11,7 @@
 //! Bases are numbered from 0: the file that is replaced, if there is one, and those that the user has
 //! named. As with a [`Basis`](crate::basis::Basis), a digest only decides what is sent.
 
+use icdc_units::ByteCount;
 use serde::{Deserialize, Serialize};
 
 use crate::chunking::{ChunkDigest, Chunking};
@@ -56,6 +57,14 @@ pub struct CopiedPart {
     pub basis: u8,
     /// Place of the part in the basis, in bytes.
     pub offset: u64,
+}
+
+impl Assembled {
+    /// Length of the parts that are copied.
+    #[must_use]
+    pub fn copied(&self) -> ByteCount {
+        ByteCount::new(copied_bytes(&self.copies))
+    }
 }
 
 impl CopiedPart {

@@ -19,7 +19,7 @@
 
 use std::ops::Range;
 
-use icdc_units::Rate;
+use icdc_units::{ByteCount, Rate};
 use serde::{Deserialize, Serialize};
 
 pub use crate::basis::Basis;
@@ -301,6 +301,16 @@ impl Message {
         match self {
             Self::Compressed(compressed) => compressed.length as usize,
             _ => payload_length,
+        }
+    }
+
+    /// Length of the data that the receiver copies from its files in place of a payload, in bytes.
+    #[must_use]
+    pub fn copied(&self) -> ByteCount {
+        match self {
+            Self::Assembled(assembled)
+            | Self::Compressed(Compressed { of: Compressible::Assembled(assembled), .. }) => assembled.copied(),
+            _ => ByteCount::ZERO,
         }
     }
 

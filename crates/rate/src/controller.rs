@@ -346,8 +346,7 @@ impl Controller {
     /// Whether a connection should take a frame of this length while `unsent` are left to be sent, `None`
     /// while that is not known. The transfer ends with its slowest connection; and as long as more may
     /// be found to be sent, what is announced on the first connection must not wait long behind data.
-    /// Always true but in [`Mode::Bundle`], and while the
-    /// transfer is [paused](Self::paused_by).
+    /// False while the transfer is [paused](Self::paused_by); otherwise true but in [`Mode::Bundle`].
     #[must_use]
     pub fn takes(&self, number: Number, frame: ByteCount, unsent: Option<ByteCount>) -> bool {
         if self.paused.is_some() {

@@ -49,10 +49,11 @@ pub(crate) enum ChosenCopy {
 
 /// Parses the name of a copy or the number of its process.
 fn chosen_copy(text: &str) -> Result<ChosenCopy, String> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse() {
         Ok(0) => Err("a process has a number from 1".to_owned()),
-        Ok(pid) => Ok(ChosenCopy::Process(pid)),
-        Err(_) => copy_name(text).map(ChosenCopy::Name),
+        Ok(pid) if is_number => Ok(ChosenCopy::Process(pid)),
+        _ => copy_name(text).map(ChosenCopy::Name),
     }
 }
 

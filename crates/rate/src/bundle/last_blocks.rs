@@ -24,6 +24,8 @@ const RETIREMENT_FACTOR: u64 = 3;
 /// Round trips that a message may wait behind a frame of data: with a frame of 4 MiB on each of the
 /// connections, those of a stock receiver (3 MiB of each on the way) need less. Chosen; not varied.
 const WAITING_ROUNDS: u64 = 4;
+/// Part of a member's rate below which those of all others together count as nothing. Chosen; not varied.
+const NEARLY_ALL: u64 = 4;
 /// Time that it may wait on paths on which that is shorter. Chosen; not varied.
 const SHORT_WAIT: Span = Span::from_millis(500);
 
@@ -54,10 +56,15 @@ impl Bundle {
     }
 
     /// Whether a member sends a frame of this length in so short a time that what is to be sent behind it
-    /// may wait; true for one that is not known.
+    /// may wait; true for one that is not known, and for one that carries nearly all.
     #[must_use]
     pub fn has_soon_sent(&self, number: Number, frame: ByteCount) -> bool {
         let Some(known) = self.members.get(&number) else { return true };
+        let others = self.members.iter().filter(|(other, _)| **other != number);
+        let others = others.map(|(_, known)| known.most().as_bits_per_second()).fold(0, u64::saturating_add);
+        if others <= known.most().as_bits_per_second() / NEARLY_ALL {
+            return true;
+        }
         frame / known.most() <= (known.last.seen.least_rtt * WAITING_ROUNDS).max(SHORT_WAIT)
     }
 

@@ -282,6 +282,8 @@ pub(super) struct Ledger {
     counts: Counts,
     only_digest: Option<FileDigest>,
     pending: usize,
+    /// Bytes of a stream that an earlier session has left.
+    pub(super) continued: u64,
     /// Bytes of paths, attributes and held contents of the pending items.
     weight: usize,
     /// Announced directories whose children are not all done, or that are being removed.
@@ -303,6 +305,7 @@ impl Ledger {
             counts: Counts::default(),
             only_digest: None,
             pending: 0,
+            continued: 0,
             weight: 0,
             directories: ById::default(),
             open: ById::default(),
@@ -471,12 +474,15 @@ impl Ledger {
 
     /// Records blocks that the receiver holds. False if the item or a block number is not known.
     pub(super) fn hold(&mut self, id: EntryId, first: u32, values: &[Digest]) -> bool {
+        let continued = self.continued;
         let Some(open) = self.open_mut(id) else { return false };
         if matches!(open.stage, ItemStage::Compared(_)) {
             open.stage = ItemStage::Announced { held: None };
         }
         let Open { item, resendable, stage: ItemStage::Announced { held }, .. } = open else { return false };
-        let map = held.get_or_insert_with(|| BlockMap::new(item.longest()));
+        // Of a stream, no more than an earlier session has left.
+        let most = if item.entry.kind == EntryKind::Stream { continued } else { item.longest() };
+        let map = held.get_or_insert_with(|| BlockMap::new(most));
         let all_known = (0..)
             .zip(values)
             .all(|(number, value)| first.checked_add(number).is_some_and(|index| map.insert(index, *value).is_ok()));

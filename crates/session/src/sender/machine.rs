@@ -209,6 +209,7 @@ impl Sender {
     /// Tells the receiver that the stream which is announced next begins behind this many bytes of one
     /// that an earlier session has left, zero for a new one, and is left in the same way.
     pub fn continue_stream(&mut self, bytes: u64) {
+        self.ledger.continued = bytes;
         self.queue(Message::StreamFrom { bytes });
     }
 

@@ -12,6 +12,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -19,7 +20,7 @@ use icdc_disk::sparse;
 use icdc_disk::tree::{Directory, Name};
 use icdc_protocol::chunking::{Chunking, chunk_digest};
 use icdc_protocol::delta::CopiedPart;
-use icdc_protocol::limits::MAX_CHUNKS_TOLD;
+use icdc_protocol::limits::{MAX_CHUNKS, MAX_CHUNKS_TOLD, MAX_FILE_SIZE};
 use icdc_protocol::message::{EntryId, Message};
 use icdc_session::receiver::descriptions::{Descriptions, OpenBasis, READ_AT_A_TIME, ReadChunks, Step};
 use icdc_units::ByteCount;
@@ -172,6 +173,7 @@ impl Table {
 
     /// Keeps bases open, and closes those that were opened first where they are too many.
     fn hold(&mut self, id: EntryId, bases: OpenBases) {
+        self.open.retain(|(of, _)| *of != id);
         self.open.push_back((id, bases));
         if self.open.len() > HELD_OPEN {
             self.open.pop_front();
@@ -194,7 +196,12 @@ impl Active {
         let bases: OpenBases = places.iter().map(&mut open_once).collect();
         let ranges_of = |file: &Arc<File>| {
             let size = file.metadata().map_or(0, |metadata| metadata.len());
-            sparse::data_ranges(file, size).collect::<Result<_, _>>().unwrap_or_else(|_| vec![(0, size)])
+            // Whoever made the file may have put data anywhere, and any number of holes between.
+            let is_near = |range: &io::Result<(u64, u64)>| {
+                !range.as_ref().is_ok_and(|(start, length)| start + length > MAX_FILE_SIZE)
+            };
+            let ranges = sparse::data_ranges(file, size).take_while(is_near).take(MAX_CHUNKS as usize);
+            ranges.collect::<Result<_, _>>().unwrap_or_else(|_| vec![(0, size.min(MAX_FILE_SIZE))])
         };
         let ranges = bases.iter().map(|file| file.as_ref().map(ranges_of).unwrap_or_default()).collect();
         Self { id, bases, ranges }

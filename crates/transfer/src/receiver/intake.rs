@@ -82,8 +82,8 @@ impl Intake<'_> {
         }
     }
 
-    /// Receives messages on one connection until the sender's goodbye. Payload is reserved from the
-    /// quota and kept to the rate limit; `further` is the number of a connection after the first.
+    /// Receives messages on one connection until the sender's goodbye. Payload, and what is
+    /// copied in its place, is reserved from the quota and kept to the rate limit; `further` is the number of a connection after the first.
     fn receive(&self, mut inlet: Box<dyn Inlet>, further: Option<u8>) -> Result<Goodbye, LinkEnd> {
         loop {
             let begun = clock::now();
@@ -96,7 +96,8 @@ impl Intake<'_> {
             }
             let length = ByteCount::from(parcel.payload_length());
             let plain = parcel.message.plain_length(parcel.payload_length());
-            self.account.reserve(ByteCount::from(plain)).map_err(LinkEnd::Failed)?;
+            let written = ByteCount::from(plain) + parcel.message.copied();
+            self.account.reserve(written).map_err(LinkEnd::Failed)?;
             if let Flow::Goodbye(goodbye) = self.handle(parcel).map_err(LinkEnd::Failed)? {
                 return Ok(goodbye);
             }
@@ -317,7 +318,11 @@ impl Intake<'_> {
     ) -> Result<HashJob, SessionError> {
         let BlockHeader { id, index, .. } = assembled.header;
         let length = self.shared.large_files.length(id);
-        if length.is_some() && !self.shared.delta.takes(id, index, &assembled.copies) {
+        // It may have been given up in between.
+        if length.is_some()
+            && !self.shared.delta.takes(id, index, &assembled.copies)
+            && self.shared.large_files.length(id).is_some()
+        {
             return Err(SessionError::Protocol(format!(
                 "block {index} of item {id} is put together from what is not described, or twice"
             )));

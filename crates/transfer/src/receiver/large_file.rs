@@ -107,6 +107,9 @@ impl Plan {
             };
             let journal = journal.map(|file| FileJournal::begin(file, header, &shown)).transpose();
             let journal = journal.inspect_err(|_| leftovers::discard(directory, staging))?;
+            if journal.is_some() && self.length() == Length::Stream {
+                directory.sync().map_err(|error| Failure::Passing(error.to_string()))?;
+            }
             return Ok((Unfinished { staging, file, journal }, has_waited || shared.link.is_hung_up()));
         }
         Err(leftovers::busy(&shown, None).into())
@@ -223,7 +226,12 @@ impl LargeFile {
     /// Appends durable blocks (index and digest) to the file's journal, if it has one.
     pub(super) fn note(&mut self, blocks: &[(u32, Digest)]) -> Result<(), Failure> {
         let Place::Part { journal: Some(journal), .. } = &mut self.place else { return Ok(()) };
-        journal.append(blocks).map_err(|error| failure::of_disk(&self.path(), "write", &error))
+        let noted = journal.append(blocks).and_then(|()| match self.entry.kind {
+            // A producer begins where the journal says: what it has is a promise.
+            EntryKind::Stream => journal.sync(),
+            _ => Ok(()),
+        });
+        noted.map_err(|error| failure::of_disk(&self.path(), "write", &error))
     }
 
     /// Sets length and metadata of the file, those of a stream as it has `streamed` them; false if it could

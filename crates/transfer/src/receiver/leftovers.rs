@@ -34,6 +34,8 @@ use crate::clock;
 pub(super) const CLAIMS: u32 = 3;
 /// Kinds of staging files that lie beside an unfinished item.
 const BESIDE: [StagingKind; 2] = [StagingKind::Part, StagingKind::Blocks];
+/// Number of records of a journal that are read at a time.
+const RECORDS_AT_A_TIME: usize = 4096;
 
 /// Interval of the attempts to take a lock. A thread that waits in `flock` itself can be woken by a
 /// signal only, and no event reports a released lock on every file system.
@@ -188,14 +190,28 @@ impl FileJournal {
         Ok(Self { codec, file, length: block_journal::HEADER_LENGTH as u64 })
     }
 
-    /// Drops everything from the journal but these blocks, durably: the others are about to be replaced.
-    pub(super) fn keep_only(&mut self, blocks: &BlockMap) -> io::Result<()> {
-        let records = blocks.iter().flat_map(|(index, value)| self.codec.record(index, &value));
-        let bytes: Vec<u8> = self.codec.header().iter().copied().chain(records).collect();
-        self.file.write_all_at(&bytes, 0)?;
-        self.file.set_len(bytes.len() as u64)?;
-        self.length = bytes.len() as u64;
-        self.file.sync_all()
+    /// Drops the records of all blocks but the first `count` from the journal, durably: the others are about
+    /// to be replaced. Those that stay are not touched, whatever interrupts it.
+    pub(super) fn keep_first(&self, count: u32) -> io::Result<()> {
+        let mut records = vec![0; RECORDS_AT_A_TIME * block_journal::RECORD_LENGTH];
+        let mut at = block_journal::HEADER_LENGTH as u64;
+        while at < self.length {
+            let length = records.len().min((self.length - at) as usize);
+            self.file.read_exact_at(&mut records[..length], at)?;
+            for record in records[..length].chunks(block_journal::RECORD_LENGTH) {
+                let index = record.first_chunk().map(|index| u32::from_le_bytes(*index));
+                if index.is_none_or(|index| index >= count) {
+                    self.file.write_all_at(&[0; block_journal::RECORD_LENGTH][..record.len()], at)?;
+                }
+                at += record.len() as u64;
+            }
+        }
+        self.sync()
+    }
+
+    /// Makes what was appended durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
     }
 
     /// Appends durable blocks (index and digest) to the journal.

@@ -73,6 +73,11 @@ pub(super) fn find(tree: &Tree, destination: &[u8], path: &[u8]) -> Result<Named
             Followed::File(file, _) => NamedBasis::File(file),
         }),
         Some(Kind::Directory) => Ok(NamedBasis::Directory(located.directory.open_directory(name)?)),
-        _ => Ok(NamedBasis::File(located.directory.open_file(name)?.0)),
+        // What is missing has this error, too. Opening a device may have effects.
+        Some(Kind::File) | None => Ok(NamedBasis::File(located.directory.open_file(name)?.0)),
+        Some(other) => {
+            let path = located.directory.path_of(name);
+            Err(TreeError::NotAFile { path, found: other.described(), call: "openat2" })
+        }
     }
 }

@@ -217,6 +217,10 @@ impl Item {
     /// Reads a block of a file that will have `size` bytes, and returns its value.
     fn read(&self, executor: &Executor<'_>, index: u32, block: &mut [u8], size: u64) -> Result<Digest, GivenUp> {
         let _busy = executor.stages.read.busy();
+        // It has become shorter than what was sent of it.
+        if block.is_empty() || index > 0 && size <= BLOCK_SIZE as u64 {
+            return Err(changed());
+        }
         match self.file.file.read_exact_at(block, block_offset(index)) {
             Ok(()) => Ok(block_value(block_offset(index), block, size)),
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(changed()),

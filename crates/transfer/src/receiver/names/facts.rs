@@ -273,7 +273,7 @@ impl Facts for Examiner<'_> {
                 from = from.as_u64()
             )));
         };
-        claimed.journal.keep_only(&first).map_err(|error| failure::of_disk(&path, "write", &error))?;
+        claimed.journal.keep_first(first.count()).map_err(|error| failure::of_disk(&path, "write", &error))?;
         Ok(Some(first))
     }
 

@@ -10,8 +10,9 @@ use icdc_protocol::limits::MAX_CHUNKS;
 use icdc_protocol::message::{Chunks, EntryId};
 
 use super::super::delta::{Found, Lookup, ReadBlock};
+use super::super::given_up::unreadable;
 use super::super::hashing::{Extent, Hashing, Step};
-use super::{Compared, Described, Over, Queued, Reader, Reading};
+use super::{Compared, Described, GIVEN_UP, Over, Queued, Reader, Reading};
 
 /// Most chunks of the receiver's files that a thread keeps: twice as many as a receiver describes of files
 /// that are under way.
@@ -27,10 +28,12 @@ impl Reader<'_> {
         lookup.add(chunks, MOST_CHUNKS.saturating_sub(kept));
         self.finish_others(id)?;
         let Some(mut reading) = self.take_compared(id) else { return Ok(()) };
-        if chunks.complete {
+        let blocks = block_count(reading.announced.size);
+        let end = self.lookups.get(&id).map_or(0, |lookup| lookup.readable(blocks));
+        // What else the receiver has is of no use to it.
+        if chunks.complete || end == blocks {
             return self.read_all(*reading);
         }
-        let end = self.lookups.get(&id).map_or(0, |lookup| lookup.readable(block_count(reading.announced.size)));
         if self.read_blocks(&mut reading, end, Described::default())? {
             self.compared.insert(id, Compared::Opened(reading));
         }
@@ -65,20 +68,27 @@ impl Reader<'_> {
 
     /// Looks the contents of a block up, and hands on those before it that are through.
     pub(super) fn look_up(&mut self, id: EntryId, hashing: &Arc<Hashing>, read: ReadBlock) -> Result<(), Over> {
-        let found = match self.lookups.get_mut(&id) {
-            Some(lookup) => {
-                let _busy = self.executor.stages.hash.busy();
-                lookup.push(read)
-            }
-            None => Vec::new(),
-        };
+        let Some(lookup) = self.lookups.get_mut(&id) else { return self.end_settled(hashing) };
+        let busy = self.executor.stages.hash.busy();
+        let found = lookup.push(read);
+        drop(busy);
         self.hand_on_found(hashing, found)
     }
 
     /// Hands on all blocks that are being looked up: nothing that follows continues them.
     pub(super) fn finish_lookup(&mut self, id: EntryId, hashing: &Arc<Hashing>) -> Result<(), Over> {
-        let found = self.lookups.get_mut(&id).map(Lookup::finish).unwrap_or_default();
+        let Some(lookup) = self.lookups.get_mut(&id) else { return self.end_settled(hashing) };
+        let found = lookup.finish();
         self.hand_on_found(hashing, found)
+    }
+
+    /// Ends a file that the receiver has settled, so that its blocks are not looked up any more: they are
+    /// not handed on, and it has no digest.
+    fn end_settled(&self, hashing: &Arc<Hashing>) -> Result<(), Over> {
+        match Arc::clone(hashing).end(Err(unreadable(GIVEN_UP.to_owned()))) {
+            Some(step) => self.hashers.send(step).map_err(|_| Over),
+            None => Ok(()),
+        }
     }
 
     /// Hands on blocks whose contents were looked up.
