@@ -94,12 +94,11 @@ fn configure_host(
         // Addresses are usable at once, and the hosts send no router solicitations.
         write(&format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0")?;
         write(&format!("/proc/sys/net/ipv6/conf/{name}/router_solicitations"), "0")?;
-        // The groups that IPv6 joins are announced at once instead of within a second.
-        write(&format!("/proc/sys/net/ipv6/conf/{name}/mldv2_unsolicited_report_interval"), "1")?;
     }
+    // Without neighbour discovery, IPv6 joins none of its groups, and announces none.
     let link = format!(
         "link set lo up\n\
-         link set {DEVICE} address {} multicast off\n\
+         link set {DEVICE} address {} multicast off arp off\n\
          link set {DEVICE} addrgenmode none\n\
          link set {DEVICE} up\n",
         own.hardware

@@ -32,6 +32,18 @@ fn nothing_arrives_before_the_delay_is_over() {
 }
 
 #[test]
+fn nothing_crosses_a_path_that_nobody_uses() {
+    let Some(lab) = Lab::up(&[]) else { return };
+    for host in ["a", "b"] {
+        let counted = lab.icdc("exec", &[host, "--", "cat", "/proc/net/snmp6"]).stdout;
+        let counted = String::from_utf8(counted).unwrap();
+        let sent: Vec<&str> = counted.lines().filter(|line| line.starts_with("Icmp6Out")).collect();
+        assert!(sent.iter().all(|line| line.ends_with("\t0")), "host {host} has sent {sent:?}");
+    }
+    assert_eq!(count(&lab.settled_status(), "offered_packets"), 0);
+}
+
+#[test]
 fn exactly_the_listed_packets_are_lost() {
     let Some(lab) = Lab::up(&["--drop-list", "2,5,6"]) else { return };
     let (a, b) = lab.udp();
