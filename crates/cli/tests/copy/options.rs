@@ -13,6 +13,7 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use serde_json::Value;
 
 use crate::support;
+use crate::support::calm::{holds, in_a_calm_moment};
 use crate::support::daemon::free_port;
 use crate::support::process::Start;
 use crate::support::{
@@ -210,10 +211,14 @@ fn rate_is_a_ceiling_that_holds() {
             let ended = routed.copy(&["--rate", rate, "--no-resume"], &["file"], "copy").expect_code(0);
             ended.summary()["seconds"].as_f64().unwrap()
         };
-        let (slow, fast) = (seconds("64mbit"), seconds("640mbit"));
-        assert!(slow > 2.5 * fast, "{route:?}: {slow} s at 64 Mbit/s, {fast} s at 640 Mbit/s");
+        let slow = seconds("64mbit");
         let least = SIZE as f64 * 8.0 / 64e6;
         assert!(slow > least * 0.7, "{route:?}: {slow} s in place of at least {least} s: faster than the ceiling");
+        // What else the machine does makes a copy slower than its ceiling, and none faster.
+        in_a_calm_moment(|| {
+            let fast = seconds("640mbit");
+            holds(slow > 2.5 * fast, format!("{route:?}: {slow} s at 64 Mbit/s, {fast} s at 640 Mbit/s"))
+        });
     }
 }
 
