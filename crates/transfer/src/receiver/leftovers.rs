@@ -468,6 +468,37 @@ mod tests {
     }
 
     #[test]
+    fn records_behind_the_first_blocks_are_dropped_and_the_others_stay_where_they_are() {
+        let (_temporary, directory, name) = place();
+        let header = Header { version: [1; 16], size: 1 << 30, path: [1; 32] };
+        let file = directory.create_file(&name, 0o600).unwrap();
+        let mut journal = FileJournal::begin(file.try_clone().unwrap(), &header, "file").unwrap();
+        journal.append(&[3, 0, 2, 1, 4].map(|index| (index, [index as u8; 32]))).unwrap();
+        let contents = || {
+            let mut contents = Vec::new();
+            feed(&file, u64::MAX, |piece| {
+                contents.extend_from_slice(piece);
+                Ok(())
+            })
+            .unwrap();
+            contents
+        };
+        let before = contents();
+        journal.keep_first(2).unwrap();
+        let place = |number: usize| {
+            let at = block_journal::HEADER_LENGTH + number * block_journal::RECORD_LENGTH;
+            at..at + block_journal::RECORD_LENGTH
+        };
+        let after = contents();
+        assert_eq!(after.len(), before.len());
+        for (number, stays) in [(0, false), (1, true), (2, false), (3, true), (4, false)] {
+            assert_eq!(after[place(number)] == before[place(number)], stays, "record {number}");
+        }
+        let held: Vec<_> = FileJournal::read(file, &header).unwrap().1.iter().collect();
+        assert_eq!(held, [(0, [0; 32]), (1, [1; 32])]);
+    }
+
+    #[test]
     fn a_new_file_that_another_session_has_taken_is_not_held() {
         let (_temporary, directory, name) = place();
         let name = Purpose::item(&name, Whose::default()).found_again()[0].part();

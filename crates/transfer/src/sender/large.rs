@@ -141,16 +141,7 @@ pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>
         Ok(engine) => engine,
         Err(error) => return executor.fail(SessionError::Local(error.to_string())),
     };
-    let mut reader = Reader {
-        executor,
-        hashers,
-        engine,
-        depth: 1,
-        queue: VecDeque::new(),
-        next_tag: 0,
-        compared: HashMap::new(),
-        lookups: HashMap::new(),
-    };
+    let mut reader = Reader::new(executor, hashers, engine);
     loop {
         // With reads in flight the queue is only looked at: their completions come first.
         let job = if next.is_some() {
@@ -200,6 +191,14 @@ pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>
         if outcome.is_err() {
             return;
         }
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// A reader that has nothing to do yet.
+    fn new(executor: &'a Executor<'a>, hashers: &'a Channel<Step>, engine: Box<dyn Engine>) -> Self {
+        let (queue, compared, lookups) = Default::default();
+        Self { executor, hashers, engine, depth: 1, queue, next_tag: 0, compared, lookups }
     }
 }
 

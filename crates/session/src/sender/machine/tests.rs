@@ -350,6 +350,18 @@ fn a_stream_is_read_behind_what_the_receiver_holds_of_it() {
 }
 
 #[test]
+fn of_a_stream_that_is_not_continued_the_receiver_holds_nothing() {
+    for continued in [None, Some(0), Some(BLOCK_SIZE as u64)] {
+        let mut sender = sender();
+        continued.into_iter().for_each(|bytes| sender.continue_stream(bytes));
+        let id = sender.announce(Found { kind: EntryKind::Stream, ..file(0) });
+        let first = u32::from(continued == Some(BLOCK_SIZE as u64));
+        sender.on_message(NOW, Message::Held(Held { id, first, values: vec![[5; 32]] }));
+        assert!(protocol_error(&actions(&mut sender)), "{continued:?}");
+    }
+}
+
+#[test]
 fn an_empty_session_says_goodbye_when_the_receiver_has_begun() {
     let mut sender = sender();
     sender.on_scanned(NOW);

@@ -12,10 +12,14 @@ use icdc_disk::BlockPool;
 use icdc_disk::tree::{Name, Tree};
 use icdc_link::{Link, Parcel, memory_pair};
 use icdc_protocol::Features;
+use icdc_protocol::chunking::Chunking;
 use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
-use icdc_protocol::message::{Begin, EntryKind, Message, Parent, Part, SendOptions, Source, SourceKind, Want, Wants};
+use icdc_protocol::message::{
+    Begin, Chunks, EntryKind, Message, Parent, Part, SendOptions, Source, SourceKind, Want, Wants,
+};
 use icdc_session::sender::{Found, Removal, Sender, Settings, Window};
 use icdc_tcp::Privileges;
+use icdc_units::ByteCount;
 
 use super::*;
 use crate::event::EventSink;
@@ -112,16 +116,7 @@ fn a_block_that_is_read_once_more_is_not_sent_if_the_file_changes_meanwhile() {
     let Sending { executor, id, contents, .. } = &Sending::new();
     let (steps, read) = unbounded();
     let engine = open_engine(DEPTH, diskless::engine(None)).unwrap();
-    let mut reader = Reader {
-        executor,
-        hashers: &steps,
-        engine,
-        depth: 1,
-        queue: VecDeque::new(),
-        next_tag: 0,
-        compared: HashMap::new(),
-        lookups: HashMap::new(),
-    };
+    let mut reader = Reader::new(executor, &steps, engine);
     assert!(reader.read_again(*id, 1).is_ok() && reader.drain().is_ok());
     assert!(matches!(read.try_recv(), Ok(Step::Again { index: 1, .. })));
 
@@ -130,6 +125,23 @@ fn a_block_that_is_read_once_more_is_not_sent_if_the_file_changes_meanwhile() {
     assert!(reader.drain().is_ok());
     assert!(read.try_recv().is_err(), "it may be of the new version");
     assert!(!executor.is_pending(*id), "the receiver is told that the file has changed");
+}
+
+#[test]
+fn a_file_that_is_settled_while_it_is_looked_up_is_ended_and_has_no_digest() {
+    let Sending { executor, id, .. } = &Sending::new();
+    let (steps, read) = unbounded();
+    let engine = open_engine(DEPTH, diskless::engine(None)).unwrap();
+    let mut reader = Reader::new(executor, &steps, engine);
+    reader.await_descriptions(*id, None, true);
+    let chunking = Chunking::for_bytes(ByteCount::ZERO);
+    let told = Chunks { id: *id, chunking, basis: 0, offset: 0, chunks: Vec::new(), covered: 0, complete: true };
+    assert!(reader.read_matched(&told).is_ok(), "its blocks are on their way");
+    reader.lookups.clear();
+    assert!(reader.drain().is_ok());
+    let steps: Vec<_> = read.try_iter().collect();
+    let ended = matches!(&steps[..], [.., Step::End { steps: handed, outcome: Err(_), .. }] if *handed as usize == steps.len() - 1);
+    assert!(ended && steps.len() < 3, "{} steps", steps.len());
 }
 
 #[test]
