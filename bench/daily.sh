@@ -23,23 +23,12 @@ cd "$(dirname "$0")/.." || exit 1
 runs=${1:-5} directories=${2:-10000} files=${3:-100}
 jobs=${JOBS:-many one part same few}
 peers=${PEERS:-rsync rclone}
-for program in $peers; do
-    command -v "$program" >/dev/null || {
-        echo "$program is not installed: PEERS names those to measure" >&2
-        exit 1
-    }
-done
 # shellcheck source=bench/emulated.sh
 . bench/emulated.sh 1gbit 300ms
 
 start_icdc() { serve "$address"; }
 
-start_rsync() {
-    printf 'use chroot = no\nuid = 0\ngid = 0\n[far]\npath = %s\nread only = no\n' "$scratch/far" >"$scratch/rsyncd.conf"
-    far rsync --daemon --no-detach --address "$address" --config="$scratch/rsyncd.conf" --log-file=/dev/null &
-    daemons="$daemons $!"
-    listens "$address" 873
-}
+start_rsync() { serve_rsync "$address"; }
 
 start_rclone() {
     (cd "$scratch" && exec ip netns exec "icdc-$lab-b" rclone serve sftp --no-auth --addr "$address:2022" "$scratch/far" 2>"$scratch/rclone.log") &

@@ -16,23 +16,10 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 runs=${1:-5} mebibytes=${2:-1024}
 peers=${PEERS-rsync}
-for program in $peers; do
-    command -v "$program" >/dev/null || {
-        echo "$program is not installed: PEERS= measures icdc alone" >&2
-        exit 1
-    }
-done
 # shellcheck source=bench/emulated.sh
 . bench/emulated.sh 100mbit 100ms
 serve "$address"
-case $peers in
-*rsync*)
-    printf 'use chroot = no\nuid = 0\ngid = 0\n[far]\npath = %s\nread only = no\n' "$scratch/far" >"$scratch/rsyncd.conf"
-    ip netns exec "icdc-$lab-b" rsync --daemon --no-detach --address "$address" --config="$scratch/rsyncd.conf" --log-file=/dev/null &
-    daemons="$daemons $!"
-    listens "$address" 873
-    ;;
-esac
+case $peers in *rsync*) serve_rsync "$address" ;; esac
 
 device=$(near ip -o route get "$address" | sed "s/.* dev \([^ ]*\).*/\1/")
 carried() { near cat "/sys/class/net/$device/statistics/$1_bytes"; }

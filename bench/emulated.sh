@@ -3,8 +3,14 @@
 #
 #   . bench/emulated.sh RATE RTT [QUEUE]      RATE and RTT of the path unless the variables of these names say otherwise, and its queue
 #
-# Sets `icdc` to the program to measure (ICDC names another one), `address` to that of the far host, and `scratch` to a directory (SCRATCH names
+# `peers` are programs to measure beside icdc, which must be installed. Sets `icdc` to the program to measure (ICDC names another one), `address` to that of the far host, and `scratch` to a directory (SCRATCH names
 # the disk) with `far` in it, which daemons share; HOME is in it, too.
+for program in ${peers:-}; do
+    command -v "$program" >/dev/null || {
+        echo "$program is not installed: PEERS names those to measure" >&2
+        exit 1
+    }
+done
 icdc=$(realpath "${ICDC:-${CARGO_TARGET_DIR:-target}/release/icdc}")
 lab=$(basename "$0" .sh)$$
 # shellcheck disable=SC2034 # the scripts that source this use it
@@ -43,4 +49,12 @@ serve() {
     daemons="$daemons $!"
     "$icdc" keygen --trust "$1:2633" "$(cat "$scratch/daemon.pub")" >/dev/null || exit 1
     listens "$1" 2633
+}
+
+# serve_rsync ADDRESS: a daemon of rsync at the far host, whose module is `far`.
+serve_rsync() {
+    printf 'use chroot = no\nuid = 0\ngid = 0\n[far]\npath = %s\nread only = no\n' "$scratch/far" >"$scratch/rsyncd.conf"
+    ip netns exec "icdc-$lab-b" rsync --daemon --no-detach --address "$1" --config="$scratch/rsyncd.conf" --log-file=/dev/null &
+    daemons="$daemons $!"
+    listens "$1" 873
 }

@@ -19,12 +19,6 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 directories=${1:-10000} files=${2:-100} per_second=${3:-278} seconds=${4:-300} burst=${5:-100000} quiet=${QUIET:-60}
 peers=${PEERS-lsyncd rsync}
-for program in $peers; do
-    command -v "$program" >/dev/null || {
-        echo "$program is not installed: PEERS names those to measure" >&2
-        exit 1
-    }
-done
 # shellcheck source=bench/emulated.sh
 . bench/emulated.sh 1gbit 300ms
 follower=''
@@ -44,11 +38,8 @@ start_icdc() {
 }
 
 start_rsync() {
-    printf 'use chroot = no\nuid = 0\ngid = 0\n[far]\npath = %s\nread only = no\n' "$scratch/far" >"$scratch/rsyncd.conf"
-    far rsync --daemon --no-detach --address "$address" --config="$scratch/rsyncd.conf" --log-file=/dev/null &
-    server=$!
-    daemons="$daemons $server"
-    listens "$address" 873
+    serve_rsync "$address"
+    server=${daemons##* }
 }
 
 start_lsyncd() { start_rsync; }

@@ -22,7 +22,7 @@ use crate::message::{BlockHeader, EntryId};
 pub struct Chunks {
     /// Id of the file that is received.
     pub id: EntryId,
-    /// How all bases of the file are cut.
+    /// Parameters by which all bases of the file are cut.
     pub chunking: Chunking,
     /// Number of the basis.
     pub basis: u8,

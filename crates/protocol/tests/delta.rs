@@ -13,7 +13,7 @@ fn copy(at: u32, length: u32) -> CopiedPart {
     CopiedPart { at, length, basis: 1, offset: 5 }
 }
 
-/// What is said against a block of these ranges and copies, with so many bytes of payload.
+/// Objection to a block of these ranges and copies, with so many bytes of payload.
 fn refused(ranges: &[(u32, u32)], copies: Vec<CopiedPart>, payload: usize) -> Option<String> {
     let header = BlockHeader { id: 1, index: 2, value: [3; 32], ranges: ranges.to_vec() };
     let message = Message::Assembled(Assembled { header, copies });

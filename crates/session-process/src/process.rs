@@ -179,7 +179,7 @@ impl Connections {
     }
 }
 
-/// What the daemon's instructions are about.
+/// Parts of a session that the daemon's instructions are about.
 struct Instructed {
     sessions: Sessions,
     connections: Connections,

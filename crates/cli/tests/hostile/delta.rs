@@ -28,7 +28,7 @@ struct Scene {
     new: Vec<u8>,
 }
 
-/// How much is new.
+/// Number of bytes that are new.
 const NEW: usize = 1000;
 
 impl Scene {

@@ -49,7 +49,7 @@ pub(super) struct LimitsNow {
     pub(super) of_keys: BTreeMap<PublicKey, Rate>,
 }
 
-/// What a session has moved, and its share.
+/// A running session: how much it has moved, and its share.
 struct Session {
     /// Times and bytes moved until then, of the last [`WINDOW`] and one before it.
     samples: VecDeque<(Time, ByteCount)>,
@@ -62,7 +62,7 @@ struct Session {
 /// Rate that a session would take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
-    /// Whatever it gets.
+    /// As much as it gets.
     Everything,
     Rate(Rate),
 }

@@ -193,8 +193,9 @@ impl Climb {
         None
     }
 
-    /// Result of a round trip whose train was not stretched, or had too few data to be: the end of the climb where the windows
-    /// limit it and do not grow, else `None` and the next round trip, at up to twice the rate.
+    /// Result of a round trip whose train was not stretched, or had too few data to be: the end of the
+    /// climb where the windows limit it and do not grow, else `None` and the next round trip, at up to
+    /// twice the rate.
     fn on_carried_train(&mut self, aggregate: &Aggregate, round: &Round, outcome: Outcome) -> Option<Verdict> {
         let Aggregate { seen: sum, sent, .. } = *aggregate;
         let full = round.train_rate;

@@ -24,10 +24,11 @@ const RETIREMENT_FACTOR: u64 = 3;
 /// Round trips that a message may wait behind a frame of data: with a frame of 4 MiB on each of the
 /// connections, those of a stock receiver (3 MiB of each on the way) need less. Chosen; not varied.
 const WAITING_ROUNDS: u64 = 4;
-/// Part of a member's rate below which those of all others together count as nothing. Chosen; not varied.
-const NEARLY_ALL: u64 = 4;
 /// Time that it may wait on paths on which that is shorter. Chosen; not varied.
 const SHORT_WAIT: Span = Span::from_millis(500);
+/// Divisor of a member's rate that gives what the rates of all others together count as nothing
+/// below. Chosen; not varied.
+const NEARLY_ALL: u64 = 4;
 
 /// Data that a member was handed and the receiver does not have.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +49,7 @@ impl Bundle {
     #[must_use]
     pub fn takes(&self, number: Number, frame: ByteCount, unsent: ByteCount) -> bool {
         let Some(known) = self.members.get(&number) else { return true };
-        let rates = self.members.values().map(|known| known.most().as_bits_per_second());
-        let all = rates.fold(0, u64::saturating_add);
+        let all = self.most_of(|_| true);
         let each = frame.as_u64() * self.members.len() as u64;
         let others = u128::from(unsent.as_u64().saturating_add(each * SLOWNESS_FACTOR));
         u128::from(known.most().as_bits_per_second()) * others >= u128::from(all) * u128::from(frame.as_u64())
@@ -60,12 +60,16 @@ impl Bundle {
     #[must_use]
     pub fn has_soon_sent(&self, number: Number, frame: ByteCount) -> bool {
         let Some(known) = self.members.get(&number) else { return true };
-        let others = self.members.iter().filter(|(other, _)| **other != number);
-        let others = others.map(|(_, known)| known.most().as_bits_per_second()).fold(0, u64::saturating_add);
-        if others <= known.most().as_bits_per_second() / NEARLY_ALL {
+        if self.most_of(|other| other != number) <= known.most().as_bits_per_second() / NEARLY_ALL {
             return true;
         }
         frame / known.most() <= (known.last.seen.least_rtt * WAITING_ROUNDS).max(SHORT_WAIT)
+    }
+
+    /// Sum of the greatest rates of these members, in bits per second.
+    fn most_of(&self, members: impl Fn(Number) -> bool) -> u64 {
+        let rates = self.members.iter().filter(|(number, _)| members(**number)).map(|(_, known)| known.most());
+        rates.fold(0, |sum, rate| sum.saturating_add(rate.as_bits_per_second()))
     }
 
     /// Member that would delay the end, once there is nothing left to send but what members owe: it

@@ -28,7 +28,7 @@ pub struct Descriptions {
     /// Files whose bases are still to be described.
     waiting: VecDeque<EntryId>,
     active: Option<Active>,
-    /// What the sender has been told of the files that are under way.
+    /// Descriptions of the files that are under way, as the sender knows them.
     told: BTreeMap<EntryId, Told>,
     /// Number of chunks in all of these.
     total: u32,
@@ -60,14 +60,14 @@ enum Stage {
     },
 }
 
-/// How far a basis is described.
+/// Progress of the description of a basis.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     next: u64,
     end: u64,
 }
 
-/// What the sender has been told of the bases of a file, and has made of it.
+/// Description of the bases of a file, as the sender knows it, and the blocks that came of it.
 #[derive(Debug, Default)]
 struct Told {
     chunks: u32,
@@ -99,7 +99,7 @@ pub enum Step {
         basis: u8,
         /// Place in the basis, in bytes, at which a chunk begins.
         offset: u64,
-        /// How it is cut.
+        /// Parameters by which it is cut.
         chunking: Chunking,
     },
 }

@@ -82,8 +82,9 @@ impl Intake<'_> {
         }
     }
 
-    /// Receives messages on one connection until the sender's goodbye. Payload, and what is
-    /// copied in its place, is reserved from the quota and kept to the rate limit; `further` is the number of a connection after the first.
+    /// Receives messages on one connection until the sender's goodbye. Payload is kept to the rate
+    /// limit, and reserved from the quota together with what is copied in its place; `further` is the
+    /// number of a connection after the first.
     fn receive(&self, mut inlet: Box<dyn Inlet>, further: Option<u8>) -> Result<Goodbye, LinkEnd> {
         loop {
             let begun = clock::now();

@@ -21,7 +21,7 @@ pub(super) struct NamedBases {
     pub(super) directories: References,
 }
 
-/// What is under the path of a basis.
+/// A basis that the user has named, opened.
 pub(super) enum NamedBasis {
     /// A regular file.
     File(File),

@@ -22,7 +22,7 @@ const LOOK: Span = Span::from_millis(100);
 #[derive(Default)]
 pub(super) struct Throttle(Mutex<State>);
 
-/// What has arrived, in terms of the limit.
+/// Bytes that have arrived, as the time that they take at the limit.
 #[derive(Default)]
 struct State {
     /// Time at which everything that has arrived would have arrived at exactly the limit.

@@ -178,6 +178,13 @@ struct Outside {
     over: bool,
 }
 
+impl Outside {
+    /// Tells the user of blocks that the receiver holds, and that are not sent again.
+    fn resumed(&mut self, held: Option<&BlockMap>) {
+        self.events.extend(held.map(|held| Event::Resumed { bytes: held.bytes() }));
+    }
+}
+
 /// Executor of the sending end's state machine, for one session.
 pub(super) struct Executor<'a> {
     state: Mutex<SessionState>,
@@ -390,16 +397,12 @@ impl<'a> Executor<'a> {
                 }
             }
             Action::Read { id, held, described } => {
-                if let Some(held) = &held {
-                    outside.events.push(Event::Resumed { bytes: held.bytes() });
-                }
+                outside.resumed(held.as_ref());
                 let job = if described { ReadJob::Compared(id, held) } else { ReadJob::File(id, held) };
                 read(state, id, job);
             }
             Action::AwaitChunks { id, held } => {
-                if let Some(held) = &held {
-                    outside.events.push(Event::Resumed { bytes: held.bytes() });
-                }
+                outside.resumed(held.as_ref());
                 read(state, id, ReadJob::AwaitChunks(id, held));
             }
             Action::ReadMatched(chunks) => {
@@ -409,9 +412,7 @@ impl<'a> Executor<'a> {
                 }
             }
             Action::ReadStream { id, held } => {
-                if let Some(held) = &held {
-                    outside.events.push(Event::Resumed { bytes: held.bytes() });
-                }
+                outside.resumed(held.as_ref());
                 if let Some(file) = growing(state, id) {
                     grow(state, GrowJob::File(id, file));
                 } else if let Some(Jobs { reads, .. }) = &state.jobs {

@@ -19,8 +19,7 @@ use icdc_protocol::digest;
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_FILE_SIZE};
 use icdc_protocol::message::Digest;
 
-/// Most blocks that are compared in one step: what a processor reads and hashes in a few milliseconds,
-/// for as many as there may be.
+/// Most blocks that are compared in one step, 256 MiB: several for each of as many threads as there may be.
 const MOST_COMPARED: u32 = 64;
 
 /// Blocks that were sent of a file which grows, and what comes next.
