@@ -451,9 +451,14 @@ fn buffered_copies_go_through_the_page_cache_and_others_do_not() {
         if !DiskFile::for_reading(file.try_clone().unwrap()).unwrap().is_direct() {
             return skip("the temporary directory's file system has no Direct I/O");
         }
-        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-        routed.copy(&[], &["data.bin"], "direct.bin").expect_code(0);
-        assert!(!is_cached(&source) && !is_cached(&routed.path("direct.bin")), "{route:?}: cached by Direct I/O");
+        // It may also keep pages that it is told to drop, as while it looks at them.
+        let stays_out = (0..3).any(|_| {
+            let _ = fs::remove_file(routed.path("direct.bin"));
+            fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+            routed.copy(&[], &["data.bin"], "direct.bin").expect_code(0);
+            !is_cached(&source) && !is_cached(&routed.path("direct.bin"))
+        });
+        assert!(stays_out, "{route:?}: cached by Direct I/O");
         for options in [["--buffered"].as_slice(), &["--buffered", "--verify"]] {
             // The kernel may take pages back at any time.
             let stays_cached = (0..3).any(|_| {
