@@ -291,6 +291,11 @@ pub(super) fn make_files(
             }
     };
     let make = |staging: Staging| {
+        // A journal without its file must never be beside the one that is made, however this is
+        // interrupted: it would be taken for that one's.
+        if directory.stat(&staging.part()).is_err_and(|error| error.is_missing()) {
+            staging.remove(directory, &[StagingKind::Blocks])?;
+        }
         let file = match directory.create_file(&staging.part(), 0o600) {
             Err(error) if error.is_existing() && is_of_another(staging) => return Ok(None),
             made => made?,
@@ -465,6 +470,21 @@ mod tests {
         let second = make(Some(&left)).unwrap();
         assert!(!is_still_named(&directory, &second.staging.part(), &made));
         assert!(make(Some(&left)).is_none());
+    }
+
+    #[test]
+    fn a_journal_without_its_file_is_never_beside_a_new_one() {
+        let (_temporary, directory, name) = place();
+        let whose = Whose::default();
+        let staging = Purpose::item(&name, whose).found_again()[0];
+        for journaled in [false, true] {
+            let left = directory.create_file(&staging.blocks(), 0o600).unwrap();
+            let made = make_files(&directory, &name, whose, None, journaled).unwrap().unwrap();
+            let there = directory.stat(&staging.blocks()).ok().map(|stat| stat.ino);
+            assert_ne!(there, Some(Stat::of(&left).unwrap().ino), "journaled: {journaled}");
+            assert_eq!(there.is_some(), journaled);
+            discard(&directory, made.staging);
+        }
     }
 
     #[test]
