@@ -71,7 +71,11 @@ impl RateSchedule {
     pub fn at(&self, time: DateTime) -> Option<Rate> {
         let day = u32::from(time.weekday().to_monday_zero_offset().unsigned_abs());
         let of_day = |part: i8| u32::from(part.unsigned_abs());
-        let minute = day * MINUTES_OF_DAY + of_day(time.hour()) * 60 + of_day(time.minute());
+        self.at_minute(day * MINUTES_OF_DAY + of_day(time.hour()) * 60 + of_day(time.minute()))
+    }
+
+    /// Limit at a minute of the week, from Monday 00:00.
+    fn at_minute(&self, minute: u32) -> Option<Rate> {
         let applies = |entry: &&Entry| entry.spans.iter().any(|(from, to)| (*from..*to).contains(&minute));
         self.entries.iter().find(applies).map_or(self.otherwise, |entry| entry.rate)
     }
@@ -167,10 +171,8 @@ pub fn rate_schedule(text: &str) -> Result<RateSchedule, String> {
 /// Which part is wrong, or that nothing ever passes.
 pub fn limit_schedule(text: &str) -> Result<RateSchedule, String> {
     let schedule = schedule(text, limit)?;
-    match schedule.highest() {
-        Some(Rate::ZERO) => Err("it allows nothing at any time".to_owned()),
-        _ => Ok(schedule),
-    }
+    let lets_through = |minute| schedule.at_minute(minute).is_none_or(|rate| !rate.is_zero());
+    if (0..MINUTES_OF_WEEK).any(lets_through) { Ok(schedule) } else { Err("it allows nothing at any time".to_owned()) }
 }
 
 /// Reads a rate, or rates over time, each by `read`.
@@ -295,7 +297,7 @@ mod tests {
         assert_eq!(limit_schedule("mon=0").unwrap().highest(), None);
         assert!(limit_schedule("mon=0").unwrap().limits() && !limit_schedule("mon=auto").unwrap().limits());
         assert_eq!(limit_schedule("1gbit").unwrap().highest(), mbit(1000));
-        for nothing in ["0", "0gbit", "mon=0, else=0"] {
+        for nothing in ["0", "0gbit", "mon=0, else=0", "mon-sun=0", "mon-sun 00:00-12:00=0, mon-sun 12:00-00:00=0"] {
             assert!(limit_schedule(nothing).unwrap_err().contains("nothing"), "{nothing}");
         }
         assert!(rate_schedule("mon=0").unwrap_err().contains("least rate"));

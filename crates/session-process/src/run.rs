@@ -86,6 +86,12 @@ fn list(link: Link, request: &ListRequest, session: RunningSession<'_>) -> Resul
             return Err(SessionError::Refused(refusal));
         }
     };
+    if rights.max_rate.is_some_and(Rate::is_zero) {
+        let reason = "the key's limit of the rate lets nothing through at this time; try again later".to_owned();
+        let refusal = Refusal::new(RefusalKind::Busy, reason);
+        refuse(link, refusal.clone());
+        return Err(SessionError::Refused(refusal));
+    }
     // Without this the names would come more slowly, but they would come.
     let tuned = sender::tune(&link.control, SendingManner::default(), registered.privileges());
     if let Err(error) = &tuned {

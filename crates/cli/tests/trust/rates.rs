@@ -177,6 +177,15 @@ fn a_copy_waits_while_nothing_may_pass_and_goes_on_then() {
 }
 
 #[test]
+fn a_listing_is_refused_while_nothing_may_pass() {
+    let scene = Scene::new(",max-rate=\"00:00-12:00=0, else=auto\"", |_, command| {
+        command.env("TZ", before_noon(1000));
+    });
+    let ended = scene.site.icdc(&["ls", "--"]).arg(scene.daemon.location("")).run();
+    assert!(ended.code != Some(0) && ended.stderr.contains("lets nothing through at this time"), "{ended}");
+}
+
+#[test]
 fn a_running_copy_stands_still_from_the_time_on_and_can_be_stopped() {
     for is_push in [true, false] {
         let scene = Scene::new(",max-rate=\"00:00-12:00=8mbit, else=0\"", |_, command| {

@@ -687,6 +687,23 @@ mod tests {
     }
 
     #[test]
+    fn sessions_that_go_by_one_transfer_have_the_limit_together() {
+        let (_directory, path) = file(&format!("root=/,max-rate=8mbit {}", key(1)));
+        let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
+        let (link, _far) = icdc_link::memory_pair();
+        let [first, joined, second] = [(); 3].map(|()| admission.enter(&key(1), &link.control).unwrap());
+        let handles = [&first, &joined, &second].map(|admitted| admitted.granted.handle.clone().unwrap());
+        handles.iter().for_each(|handle| handle.take([1; 16]).unwrap());
+        let limit = |number: usize| handles[number].limit().unwrap().as_bits_per_second();
+        handles[0].note_moved(ByteCount::new(1));
+        assert_eq!(limit(0), 8_000_000, "the connection that has joined it is no session");
+        handles[2].note_moved(ByteCount::new(1));
+        assert_eq!((limit(0), limit(2)), (4_000_000, 4_000_000));
+        first.leave(Ended::Finished);
+        assert_eq!(limit(2), 8_000_000);
+    }
+
+    #[test]
     fn a_drop_box_is_one_of_its_key_and_of_those_that_hang_on_it() {
         let (_directory, path) = file("");
         let user = if rustix::process::geteuid().is_root() { ",user=root" } else { "" };

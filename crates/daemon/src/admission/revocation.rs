@@ -69,6 +69,8 @@ struct Connection {
     control: LinkControl,
     /// Transfer of its request; `None` until it has made one.
     transfer: Option<TransferId>,
+    /// Whether a session of its own has reported what it moves: it has not joined another's.
+    has_session: bool,
     /// Bytes that its session has moved, as last reported.
     moved: ByteCount,
     /// Number of these bytes that are counted in the key's usage.
@@ -89,10 +91,11 @@ impl Connections {
         let mut state = self.state();
         let number = state.next;
         state.next += 1;
-        let (transfer, [moved, counted, reserved], cut_at) = (None, [ByteCount::ZERO; 3], None);
-        state
-            .open
-            .insert(number, Connection { owner, grant, control, transfer, moved, counted, reserved, stop, cut_at });
+        let [moved, counted, reserved] = [ByteCount::ZERO; 3];
+        let (transfer, has_session, cut_at) = (None, false, None);
+        let connection =
+            Connection { owner, grant, control, transfer, has_session, moved, counted, reserved, stop, cut_at };
+        state.open.insert(number, connection);
         number
     }
 
@@ -225,7 +228,7 @@ impl Connections {
     /// neighbour `to`, which is told of them.
     pub(super) fn tell(&self, to: Option<Number>, running: &mut Running) {
         let state = self.state();
-        let own = state.open.values().filter_map(|connection| Some((connection.owner, connection.transfer?)));
+        let own = state.open.values().filter_map(Connection::id);
         let others = state.elsewhere.iter().filter(|(other, _)| Some(**other) != to);
         let all: BTreeSet<_> = own.chain(others.flat_map(|(_, sessions)| sessions.iter().copied())).collect();
         running.sessions = all.into_iter().map(|(key, transfer)| (*key.as_bytes(), transfer)).collect();
@@ -257,13 +260,19 @@ impl Connections {
 }
 
 impl Talking {
+    /// Connections whose own sessions go by this key and transfer, each with its number.
+    fn sessions_of(&self, id: SessionId) -> impl Iterator<Item = (u64, &Connection)> {
+        let open = self.open.iter().map(|(number, connection)| (*number, connection));
+        open.filter(move |(_, connection)| connection.has_session && connection.id() == Some(id))
+    }
+
     /// Shares the limits that apply at this time out to the sessions.
     fn share_out(&mut self, wall: SystemTime, now: Time) {
         let all = self.limit.as_ref().and_then(|limit| limit.at_wall(wall));
         let mut limits = LimitsNow { all, of_keys: BTreeMap::new() };
         let mut running = BTreeSet::new();
         for connection in self.open.values() {
-            running.extend(connection.transfer.map(|transfer| (connection.owner, transfer)));
+            running.extend(connection.id());
             let limit = connection.grant.limits.max_rate.as_ref().and_then(|limit| limit.at_wall(wall));
             if let Some(limit) = limit {
                 let lowest = limits.of_keys.entry(connection.owner).or_insert(limit);
@@ -276,6 +285,11 @@ impl Talking {
 }
 
 impl Connection {
+    /// The session that it belongs to; `None` until it has made a request.
+    fn id(&self) -> Option<SessionId> {
+        Some((self.owner, self.transfer?))
+    }
+
     /// Whether payload was reserved for its session, and little else has moved.
     fn keeps_to_its_reserve(&self) -> bool {
         let share = ByteCount::new(self.reserved.as_u64() / UNRESERVED_SHARE);
@@ -313,10 +327,11 @@ impl SessionHandle {
     pub(crate) fn note_moved(&self, bytes: ByteCount) {
         let mut state = self.connections.state();
         let Some(connection) = state.open.get_mut(&self.number) else { return };
-        connection.moved = bytes;
-        if let Some(transfer) = connection.transfer {
-            let id = (connection.owner, transfer);
-            state.shares.note(&id, bytes, clock::now());
+        (connection.moved, connection.has_session) = (bytes, true);
+        if let Some(id) = connection.id() {
+            let moved = state.sessions_of(id).map(|(_, session)| session.moved);
+            let moved = moved.fold(ByteCount::ZERO, |sum, moved| sum + moved);
+            state.shares.note(&id, moved, clock::now());
         }
     }
 
@@ -324,8 +339,10 @@ impl SessionHandle {
     /// for no limit, zero if nothing may flow.
     pub(crate) fn limit(&self) -> Option<Rate> {
         let state = self.connections.state();
-        let connection = state.open.get(&self.number)?;
-        state.shares.share(&(connection.owner, connection.transfer?))
+        let id = state.open.get(&self.number)?.id()?;
+        // A client may request several sessions by the number of one transfer.
+        let others = state.sessions_of(id).filter(|(number, _)| *number != self.number).count() as u64;
+        state.shares.share(&id).map(|share| share.scaled(1, others + 1))
     }
 
     /// Reserves payload that the session is about to move from the key's daily limit and quota;

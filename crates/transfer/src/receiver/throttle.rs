@@ -3,10 +3,11 @@
 //!
 //! Model. Everything that has arrived is due at the time at which it would have arrived at exactly the
 //! limit; whoever has received waits until then. A new limit stretches or shortens what is left of the
-//! wait. A limit of zero lets pass what is on its way ([`ON_ITS_WAY`]), so that a sender that obeys is
-//! still heard, and holds all other data until there is another limit.
+//! wait. When the limit becomes zero, what is on its way ([`ON_ITS_WAY`]) passes, so that a sender that
+//! obeys is still heard; all other data are held until there is another limit. Of a session that begins
+//! at zero, nothing is on its way.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -23,14 +24,19 @@ const LOOK: Span = Span::from_millis(100);
 pub(super) struct Throttle(Mutex<State>);
 
 /// Bytes that have arrived, as the time that they take at the limit.
-#[derive(Default)]
 struct State {
     /// Time at which everything that has arrived would have arrived at exactly the limit.
     due: Time,
     /// Limit by which `due` was found; zero before the first.
     rate: Rate,
-    /// Bytes that have passed since the limit became zero.
-    passed: ByteCount,
+    /// Bytes that may still pass at a limit of zero.
+    on_its_way: ByteCount,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { due: Time::ORIGIN, rate: Rate::ZERO, on_its_way: ByteCount::ZERO }
+    }
 }
 
 impl Throttle {
@@ -43,7 +49,8 @@ impl Throttle {
         is_over: impl Fn(Span) -> bool,
     ) {
         let mut is_charged = false;
-        while let Some(rate) = limit() {
+        loop {
+            let Some(rate) = limit() else { return self.lock().on_its_way = ON_ITS_WAY };
             let now = clock::now();
             let left = match (rate.is_zero(), is_charged) {
                 (true, _) => self.hold(length),
@@ -62,7 +69,7 @@ impl Throttle {
     fn charge(&self, begun: Time, now: Time, length: ByteCount, rate: Rate) -> Time {
         let takes = length / rate;
         let since = if now - begun > takes { now - takes } else { begun };
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         state.change(now, rate);
         state.due = state.due.max(since) + takes;
         state.due
@@ -70,27 +77,30 @@ impl Throttle {
 
     /// Time at which what has arrived conforms to this limit.
     fn due(&self, now: Time, rate: Rate) -> Time {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         state.change(now, rate);
         state.due
     }
 
     /// Time to wait while nothing may arrive: none for `length` bytes of what was on its way.
     fn hold(&self, length: ByteCount) -> Span {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let passed = state.passed + length;
-        if passed > ON_ITS_WAY {
+        let mut state = self.lock();
+        if length > state.on_its_way {
             return LOOK;
         }
-        state.passed = passed;
+        state.on_its_way -= length;
         Span::ZERO
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
     /// Goes over to another limit: what is left of the wait is that for as many bytes.
     fn change(&mut self, now: Time, rate: Rate) {
-        self.passed = ByteCount::ZERO;
+        self.on_its_way = ON_ITS_WAY;
         let left = self.due - now;
         if rate != self.rate && !left.is_zero() {
             self.due = now + left.scaled(self.rate.as_bits_per_second(), rate.as_bits_per_second());
@@ -137,11 +147,12 @@ mod tests {
     #[test]
     fn at_zero_only_what_is_on_its_way_passes_until_the_next_limit() {
         let throttle = Throttle::default();
-        let all = ByteCount::new(ON_ITS_WAY.as_u64());
-        assert_eq!(throttle.hold(all), Span::ZERO);
-        assert_eq!(throttle.hold(ByteCount::new(1)), LOOK);
-        throttle.charge(at(0), at(0), ByteCount::new(1), RATE);
-        assert_eq!(throttle.hold(all), Span::ZERO);
+        let [all, one] = [ON_ITS_WAY, ByteCount::new(1)];
+        assert_eq!((throttle.hold(one), throttle.hold(ByteCount::ZERO)), (LOOK, Span::ZERO), "it has begun so");
+        throttle.charge(at(0), at(0), one, RATE);
+        assert_eq!((throttle.hold(all), throttle.hold(one)), (Span::ZERO, LOOK));
+        throttle.wait((Time::ORIGIN, all), || None, |_| panic!("there is no limit"));
+        assert_eq!((throttle.hold(all), throttle.hold(one)), (Span::ZERO, LOOK));
     }
 
     #[test]
