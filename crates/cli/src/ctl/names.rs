@@ -25,7 +25,7 @@ pub(super) struct HeldName {
     bound: Arc<Bound>,
     file_name: String,
     /// Holds the lock.
-    _file: File,
+    file: File,
 }
 
 impl HeldName {
@@ -55,7 +55,7 @@ impl HeldName {
                     file.write_all(format!("{} {inode}\n", std::process::id()).as_bytes())
                 });
                 written.map_err(unusable)?;
-                return Ok(Self { bound: Arc::clone(bound), file_name, _file: file });
+                return Ok(Self { bound: Arc::clone(bound), file_name, file });
             }
         }
         Err(in_use(name, None))
@@ -65,7 +65,10 @@ impl HeldName {
 impl Drop for HeldName {
     fn drop(&mut self) {
         // Before the lock goes. One that stays is taken by whoever wants the name.
-        let _ = fs::unlinkat(self.bound.place().directory(), &self.file_name, AtFlags::empty());
+        let place = self.bound.place();
+        if is_same(place, &self.file_name, &self.file).unwrap_or(false) {
+            let _ = fs::unlinkat(place.directory(), &self.file_name, AtFlags::empty());
+        }
     }
 }
 
