@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use icdc_stop::StopSignal;
+use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::{Handle, Signals};
 
@@ -73,24 +74,61 @@ fn watch_stages(
     Ok(())
 }
 
-/// Watches for the same signals as [`watch_with_terminal`] where sources are followed: the first one asks for the end of
-/// the following by `finish`, the second for a clean stop, as the first one does while the copy is paused, in which nothing more
-/// could arrive. The announcements are what the user is told then.
-pub(crate) fn watch_following(
-    finish: &StopSignal,
-    stop: &StopSignal,
-    console: &Console,
-    is_paused: impl Fn() -> bool + Send + 'static,
-    [finishing, stopping]: [&'static str; 2],
-) {
-    let requests = vec![(finish.clone(), finishing), (stop.clone(), stopping)];
-    tell_unwatched(watch_stages(of_terminal(), requests, is_paused, console, exit::INTERRUPTED), console);
+/// Who stops a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoppedBy {
+    /// Its user: SIGINT, SIGTERM and, unless it is ignored (`nohup`), SIGHUP, which comes when the terminal is closed.
+    Terminal,
+    /// The process that has started it, which gets these signals as well: SIGTERM.
+    Parent,
 }
 
-/// Watches for SIGINT, SIGTERM and, unless it is ignored (`nohup`), SIGHUP, which comes when the
-/// terminal is closed: the first one requests `stop`, the second ends the process.
+/// Watches for the signals that stop a copy which follows its sources: the first one makes the first of the requests, for
+/// the end of the following, the second one the second, for a clean stop, as the first one does while the copy is paused, in
+/// which nothing more could arrive. With each request is what the user is told then.
+pub(crate) fn watch_following(
+    by: StoppedBy,
+    requests: [(StopSignal, &'static str); 2],
+    console: &Console,
+    is_paused: impl Fn() -> bool + Send + 'static,
+) {
+    tell_unwatched(watch_stages(by.signals(), requests.into(), is_paused, console, exit::INTERRUPTED), console);
+}
+
+/// Watches for the signals that stop a copy: the first one requests `stop`, the second ends the process.
+pub(crate) fn watch_copy(by: StoppedBy, stop: &StopSignal, console: &Console, announcement: &'static str) {
+    tell_unwatched(watch_for(by.signals(), stop, console, announcement, exit::INTERRUPTED), console);
+}
+
+/// As [`watch_copy`], for a command that its user stops.
 pub(crate) fn watch_with_terminal(stop: &StopSignal, console: &Console, announcement: &'static str) {
-    tell_unwatched(watch_for(of_terminal(), stop, console, announcement, exit::INTERRUPTED), console);
+    watch_copy(StoppedBy::Terminal, stop, console, announcement);
+}
+
+/// Hands the signals that stop a copy, and SIGUSR1, to `hand_on` on a thread of its own, until this is dropped.
+pub(crate) struct HandedOn(Handle);
+
+impl HandedOn {
+    /// Begins to hand signals on: SIGUSR1 as it is, all others as the SIGTERM that stops a copy of this process.
+    ///
+    /// # Errors
+    /// Signals cannot be watched.
+    pub(crate) fn start(hand_on: impl Fn(Signal) + Send + 'static) -> io::Result<Self> {
+        let mut signals = Signals::new(StoppedBy::Terminal.signals().iter().chain(&[SIGUSR1]))?;
+        let handle = signals.handle();
+        icdc_limits::thread::start("signals", move || {
+            for signal in &mut signals {
+                hand_on(if signal == SIGUSR1 { Signal::USR1 } else { Signal::TERM });
+            }
+        })?;
+        Ok(Self(handle))
+    }
+}
+
+impl Drop for HandedOn {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 /// Prints the status on SIGUSR1, as `dd` does, until this is dropped.
@@ -118,9 +156,15 @@ impl Drop for StatusOnSignal {
     }
 }
 
-/// The signals that stop a copy.
-fn of_terminal() -> &'static [i32] {
-    if ignores_hangup() { &[SIGINT, SIGTERM] } else { &[SIGINT, SIGTERM, SIGHUP] }
+impl StoppedBy {
+    /// The signals that ask for a stop.
+    fn signals(self) -> &'static [i32] {
+        match self {
+            Self::Parent => &[SIGTERM],
+            Self::Terminal if ignores_hangup() => &[SIGINT, SIGTERM],
+            Self::Terminal => &[SIGINT, SIGTERM, SIGHUP],
+        }
+    }
 }
 
 /// Whether this process ignores SIGHUP because its starter (`nohup`) wants it to survive the

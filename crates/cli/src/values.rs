@@ -1,5 +1,6 @@
 //! Values of options: what may be written, and what it means.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 
 use icdc_client::Location;
@@ -26,6 +27,17 @@ pub(crate) struct Streams(pub(crate) Option<u8>);
 /// variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shard(pub(crate) Option<u32>);
+
+/// Value of `--one-of-several`: one of the copies of `--to`, in a process of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OneOfSeveral {
+    /// Number of its destination, from 1.
+    pub(crate) number: usize,
+    /// Id of the process that shows its output, without which it ends.
+    pub(crate) parent: i32,
+    /// Whether its progress is shown.
+    pub(crate) progress: bool,
+}
 
 /// Value of `--cc`: name of a congestion control algorithm; `None` (`auto`) leaves the choice open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,6 +159,24 @@ pub(crate) fn shard(text: &str) -> Result<Shard, String> {
         return Ok(Shard(None));
     }
     text.parse().map(|number| Shard(Some(number))).map_err(|_| "write the number of a shard, from 0, or auto".into())
+}
+
+/// Reads which of several copies a process is: number of the destination, id of the parent and 1 if progress is
+/// shown; an error says what is accepted.
+pub(crate) fn one_of_several(text: &str) -> Result<OneOfSeveral, String> {
+    let numbers: Option<Vec<i32>> = text.split(',').map(|number| number.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some(&[number, parent, progress]) if number > 0 && parent > 0 => {
+            Ok(OneOfSeveral { number: number as usize, parent, progress: progress == 1 })
+        }
+        _ => Err("this option is of icdc itself: give --to".to_owned()),
+    }
+}
+
+impl fmt::Display for OneOfSeveral {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{},{},{}", self.number, self.parent, i32::from(self.progress))
+    }
 }
 
 /// Reads the name of a congestion control, or `auto`; an error says what is accepted.

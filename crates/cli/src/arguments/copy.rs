@@ -14,8 +14,8 @@ use super::{ChoosingArguments, ConnectionArguments, FollowingArguments, Reportin
 use crate::chmod::{ModeChanges, mode_changes};
 use crate::owner_rules::{OwnerRules, owner_rules};
 use crate::values::{
-    Congestion, CopyName, Shard, Streams, compress, congestion, copy_name, keep, max_delete, pause, preserve, ring,
-    shard, stream_place, streams,
+    Congestion, CopyName, OneOfSeveral, Shard, Streams, compress, congestion, copy_name, keep, max_delete,
+    one_of_several, pause, preserve, ring, shard, stream_place, streams,
 };
 
 /// Group of the options after which the destination has nothing that the sources have not.
@@ -23,7 +23,7 @@ const EXACT: &str = "exact";
 
 #[derive(Args, Clone, Debug)]
 #[command(
-    override_usage = "icdc copy [OPTIONS] <SRC>... <DST>\n       icdc copy [OPTIONS] --plan <DIR> [--shard <N>]",
+    override_usage = "icdc copy [OPTIONS] <SRC>... <DST>\n       icdc copy [OPTIONS] --to <DST> --to <DST> <SRC>...\n       icdc copy [OPTIONS] --plan <DIR> [--shard <N>]",
     about = "Copy files and directories between this host, hosts reached by ssh, and daemons",
     long_about = "Copy files and directories.\n\n\
         SRC and DST are PATH, [USER@]HOST:PATH (by ssh) or icdc://HOST[:PORT]/PATH (a daemon). All sources must be on the \
@@ -57,6 +57,7 @@ const EXACT: &str = "exact";
         "  icdc copy --preserve all --chmod Dg+s,go-w run7 far.example.org:/srv/\n",
         "  icdc copy --include '*.nc' --include '*/' --exclude '*' --newer-than 7d run7 far.example.org:\n",
         "  icdc copy --follow --final shot.done shot7 far.example.org:/srv/shots/\n",
+        "  icdc copy --to a.example.org:/srv/ --to icdc://b.example.org/in/ run7\n",
         "  icdc copy --metrics /var/lib/prometheus/node-exporter/run7.prom run7 far.example.org:\n",
         "  tar c run7 | icdc copy - far.example.org:run7.tar\n",
         "  icdc copy far.example.org:run7.tar - | tar x\n",
@@ -68,8 +69,28 @@ pub(crate) struct CopyArguments {
     /// What to copy, and, as the last argument, the destination
     // One list: clap would take what begins with `-` after a first of several positions for an
     // option, even behind `--`.
-    #[arg(required_unless_present = "plan", num_args = 2.., value_names = ["SRC", "DST"], value_hint = ValueHint::AnyPath)]
+    #[arg(required_unless_present = "plan", num_args = 1.., value_names = ["SRC", "DST"], value_hint = ValueHint::AnyPath)]
     pub(crate) places: Vec<OsString>,
+
+    /// Copy the sources to this destination, and to those of further --to: one copy for each, which resumes and fails
+    /// for itself, at the same time. Every other argument is a source then
+    ///
+    /// The sources are read through the page cache: the disk is read once for all copies that keep up with each other.
+    /// Options hold for each copy; names of files for results and --name get the number of the destination (run7-1.html).
+    /// May be given up to 16 times.
+    #[arg(
+        long,
+        value_name = "DST",
+        action = ArgAction::Append,
+        conflicts_with_all = ["plan", "moves"],
+        help_heading = "What to copy and how",
+        value_hint = ValueHint::AnyPath
+    )]
+    pub(crate) to: Vec<OsString>,
+
+    /// Which of the copies of --to this process is, and for whom
+    #[arg(long, hide = true, requires = "to", value_parser = one_of_several)]
+    pub(crate) one_of_several: Option<OneOfSeveral>,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,

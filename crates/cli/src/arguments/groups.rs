@@ -11,6 +11,7 @@ const GROUPS: [(&str, &[&str]); 9] = [
     (
         "What to copy and how",
         &[
+            "to",
             "preserve",
             "moves",
             "dry_run",

@@ -6,7 +6,7 @@ use super::CopyArguments;
 
 #[derive(Args, Clone, Debug)]
 #[command(
-    override_usage = "icdc sync [OPTIONS] <SRC>... <DST>",
+    override_usage = "icdc sync [OPTIONS] <SRC>... <DST>\n       icdc sync [OPTIONS] --to <DST> --to <DST> <SRC>...",
     about = "Copy what differs: icdc copy --skip-equal, for trees that are copied again and again",
     long_about = "Copies what is not at the destination yet, or differs there in size or modification time. Attributes \
                   are set where they alone differ. It is icdc copy --skip-equal, and has its options.\n\n\

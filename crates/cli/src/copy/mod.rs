@@ -9,6 +9,8 @@
 //!                    └► recorder ─► report   (--report FILE.html)
 //! receipt, where it was signed               (--receipt FILE)
 //! ```
+//!
+//! Copies to several destinations (`--to`) are such runs in processes of their own: `several`.
 
 mod backlog;
 mod completion;
@@ -22,6 +24,7 @@ pub(crate) mod page;
 mod progress;
 mod receipt;
 mod recorder;
+mod several;
 pub(crate) mod summary;
 mod tally;
 
@@ -42,7 +45,7 @@ use crate::ctl::{Controls, Listener};
 use crate::plan::CopyPlan;
 use crate::plan::output::ResultFile;
 use crate::reporting::{CopyHooks, EndedCopy};
-use crate::signals::StatusOnSignal;
+use crate::signals::{StatusOnSignal, StoppedBy};
 use crate::{exit, logs, signals};
 
 /// Text printed at the first interrupt.
@@ -81,6 +84,15 @@ fn run_command(
     plan: impl Fn(CopyArguments) -> anyhow::Result<CopyPlan>,
     console: &Console,
 ) -> u8 {
+    let stopped_by = match arguments.one_of_several {
+        None if !arguments.to.is_empty() => return several::run(&arguments, plan, console),
+        None => StoppedBy::Terminal,
+        Some(_) => StoppedBy::Parent,
+    };
+    let arguments = match several::one_of(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => return console.give_up(&error, exit::USAGE),
+    };
     let listing = consent::listing(&arguments).and_then(|listing| listing.map(&plan).transpose());
     let (listing, plan) = match listing.and_then(|listing| Ok((listing, plan(arguments)?))) {
         Ok(plans) => plans,
@@ -91,7 +103,8 @@ fn run_command(
         Some(follow) => {
             let ceiling = Arc::clone(&plan.ceiling);
             let is_paused = move || ceiling.get() == Some(icdc_units::Rate::ZERO);
-            signals::watch_following(&follow.finish, &stop, console, is_paused, [FINISHING, STOPPING]);
+            let requests = [(follow.finish.clone(), FINISHING), (stop.clone(), STOPPING)];
+            signals::watch_following(stopped_by, requests, console, is_paused);
         }
         None => {
             let announcement = match &plan.options.input {
@@ -99,7 +112,7 @@ fn run_command(
                 _ if plan.options.has_stream() => STOPPING_STREAM,
                 _ => STOPPING,
             };
-            signals::watch_with_terminal(&stop, console, announcement);
+            signals::watch_copy(stopped_by, &stop, console, announcement);
         }
     }
     if let Some(listing) = listing {

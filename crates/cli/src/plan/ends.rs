@@ -22,7 +22,8 @@ pub(super) fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions 
         congestion: arguments.cc.0.clone(),
         streams: arguments.streams.0,
         dry_run: arguments.dry_run,
-        buffered: arguments.buffered,
+        // Others read the same.
+        buffered: arguments.buffered || arguments.one_of_several.is_some(),
         diskless: None,
         mirrored: match (arguments.delete, arguments.delete_excluded) {
             _ if arguments.snapshot => Mirrored::Snapshot,

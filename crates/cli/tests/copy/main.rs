@@ -51,6 +51,7 @@ mod rights;
 mod rsync;
 mod running;
 mod semantics;
+mod several;
 mod snapshots;
 mod specials;
 mod streams;
