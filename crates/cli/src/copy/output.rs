@@ -249,9 +249,13 @@ impl CopyOutput {
                 let told = if *level > 0 { format!("on, level {level}") } else { format!("off: {why}") };
                 self.console.complain(&format!("compression {told}"));
             }
-            Event::Notice { .. } | Event::Running { .. } | Event::Reconnecting { .. } if self.quiet => {}
+            Event::Notice { .. } | Event::Running { .. } | Event::InPlace { .. } | Event::Reconnecting { .. }
+                if self.quiet => {}
             Event::Notice { text } => self.console.complain(text),
             Event::Running { .. } => self.tell_of_running(event),
+            Event::InPlace { path } => {
+                self.console.complain(&format!("{path} is written in place: it is inconsistent until it is complete"));
+            }
             Event::Reconnecting { attempt, pause_ms, reason } => {
                 let pause = icdc_units::Span::from_millis(*pause_ms);
                 self.console.complain(&format!("{reason}; attempt {attempt} to connect again in {pause}"));
