@@ -5,6 +5,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::process::kill_process;
+
 use crate::support::compare::{inode, same_contents};
 use crate::support::daemon::Daemon;
 use crate::support::data::{Noise, age};
@@ -229,6 +231,66 @@ fn the_same_command_completes_what_was_interrupted() {
                 assert!(ended.resumed() > 0 && ended.number("bytes_sent") < SIZE, "{route:?}: {ended}");
             }
         }
+    }
+}
+
+#[test]
+fn a_receiver_that_is_killed_goes_on_where_it_was() {
+    for route in [Route::Push, Route::FromDaemon] {
+        let routed = different(route);
+        let before = inode(routed.path("image"));
+        let run = begun(&routed);
+        match run.far_end() {
+            // The near end starts another one.
+            Some(far) => {
+                kill_process(far, Signal::KILL).unwrap();
+                let ended = run.finish().expect_code(0);
+                assert_written(&routed, before, &ended);
+            }
+            None => {
+                run.kill();
+                assert_eq!(leftovers(routed.site.root()).len(), 1, "the journal marks it");
+                let ended = routed.copy(&["--in-place"], &["source"], "image").expect_code(0);
+                assert_written(&routed, before, &ended);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_mark_stays_while_the_file_is_written() {
+    let routed = different(Route::Local);
+    let before = inode(routed.path("image"));
+    let run = begun(&routed);
+    let leftovers_of = || {
+        let output = routed.site.icdc(&["leftovers", "--remove"]).arg(routed.site.root()).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let told = leftovers_of();
+    assert!(told.contains("1 in use by a running icdc") && told.contains("0 removed"), "{told}");
+    run.signal(Signal::INT);
+    let ended = run.finish().expect_code(4);
+    assert_eq!(leftovers(routed.site.root()).len(), 1, "{ended}");
+    let ended = routed.copy(&["--in-place"], &["source"], "image").expect_code(0);
+    assert_written(&routed, before, &ended);
+}
+
+#[test]
+fn further_names_of_the_source_are_made_of_the_file_that_was_written() {
+    for route in [Route::Local, Route::Push, Route::FromDaemon] {
+        let routed = RoutedSite::new(route);
+        for (name, seed) in [("tree", 1), ("copy", 2)] {
+            fs::create_dir(routed.path(name)).unwrap();
+            data::file(&routed.path(name).join("first"), SIZE, seed);
+        }
+        fs::hard_link(routed.path("tree/first"), routed.path("tree/second")).unwrap();
+        data::file(&routed.path("copy/second"), MIB, 3);
+        let before = inode(routed.path("copy/first"));
+        let ended = routed.copy(&["--in-place"], &["tree/"], "copy").expect_code(0);
+        assert_same(&routed.path("tree"), &routed.path("copy"));
+        let after = ["first", "second"].map(|name| inode(routed.path("copy").join(name)));
+        assert_eq!(after, [before; 2], "{route:?}: {ended}");
+        assert_no_leftovers(routed.site.root());
     }
 }
 
