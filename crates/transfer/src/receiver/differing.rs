@@ -141,8 +141,8 @@ mod tests {
     #[test]
     fn a_range_is_cut_at_leaves() {
         assert_eq!(leaves(3..25, 10).collect::<Vec<_>>(), [3..10, 10..20, 20..25]);
-        assert_eq!(leaves(10..20, 10).collect::<Vec<_>>(), [10..20]);
-        assert_eq!(leaves(7..8, 10).collect::<Vec<_>>(), [7..8]);
+        assert_eq!(leaves(10..25, 10).collect::<Vec<_>>(), [10..20, 20..25]);
+        assert_eq!(leaves(9..20, 10).collect::<Vec<_>>(), [9..10, 10..20]);
     }
 
     /// A file with these contents.

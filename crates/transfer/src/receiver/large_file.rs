@@ -318,7 +318,7 @@ impl LargeFile {
     /// What of a block, whose data are in these ranges, is to be written. What is equal in the existing file into
     /// which it is written stays as it is, unless files travel whole, and what that has in holes of the source
     /// is cleared.
-    pub(super) fn to_write(
+    pub(super) fn prepare_write(
         &mut self,
         index: u32,
         (data, ranges): (&[u8], Vec<(u32, u32)>),

@@ -269,7 +269,7 @@ impl Store<'_> {
         let Arrival { block: mut arrived, ranges, value, unchanged } = arrival;
         let to_write = match unchanged && file.is_in_device() {
             true => Ok(ToWrite::Nothing),
-            false => file.to_write(index, (&arrived.block[..arrived.length], ranges), self.shared.options),
+            false => file.prepare_write(index, (&arrived.block[..arrived.length], ranges), self.shared.options),
         };
         let ranges = match to_write {
             Ok(ToWrite::Ranges(ranges)) => ranges,
