@@ -40,7 +40,7 @@ pub enum CopyError {
     /// A copy that writes existing files at their place was interrupted, or its connection lost, before some
     /// of them were complete.
     #[error(
-        "{reason}; {files} inconsistent, with parts of the old and of the new contents, until the same command has completed: run it again"
+        "{reason}; at the destination, {files} inconsistent, with parts of the old and of the new contents, until the same command has completed: run it again"
     )]
     FilesUnfinished {
         /// Reason of the end.
@@ -90,7 +90,7 @@ impl CopyError {
             Self::Interrupted => Self::FilesUnfinished { reason: "interrupted".to_owned(), files },
             Self::Lost(reason) => Self::FilesUnfinished { reason, files },
             Self::Failed(reason) => Self::Failed(format!(
-                "{reason}; {files} inconsistent, with parts of the old and of the new contents, until the same command has completed"
+                "{reason}; at the destination, {files} inconsistent, with parts of the old and of the new contents, until the same command has completed"
             )),
             other => other,
         }

@@ -254,7 +254,9 @@ impl CopyOutput {
             Event::Notice { text } => self.console.complain(text),
             Event::Running { .. } => self.tell_of_running(event),
             Event::InPlace { path } => {
-                self.console.complain(&format!("{path} is written in place: it is inconsistent until it is complete"));
+                self.console.complain(&format!(
+                    "{path}: the file at the destination is written in place, and is inconsistent until it is complete"
+                ));
             }
             Event::Reconnecting { attempt, pause_ms, reason } => {
                 let pause = icdc_units::Span::from_millis(*pause_ms);
