@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -435,6 +436,23 @@ fn a_file_that_may_not_be_written_is_refused() {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("permission denied") && told.contains("the file itself is written"), "{told}");
+}
+
+#[test]
+fn an_immutable_file_is_refused() {
+    let routed = different(Route::Local);
+    let attribute = |change: &str| {
+        let mut command = Command::new("chattr");
+        command.arg(change).arg(routed.path("image")).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    if !is_root() || !attribute("+i") {
+        return skip("no immutable files here");
+    }
+    let checked = catch_unwind(AssertUnwindSafe(|| refused(&routed, &[], "immutable or append-only")));
+    // It could not be removed otherwise.
+    assert!(attribute("-i"));
+    checked.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
 #[test]
