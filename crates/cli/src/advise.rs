@@ -98,8 +98,8 @@ fn without_hidden(mut error: clap::Error, root: &Command) -> clap::Error {
     error
 }
 
-/// The options in a word that the command does not have: `-a` and `-z` of `-avz`, `--inplace` of
-/// `--inplace=x`.
+/// The options in a word that the command does not have: `-a` and `-z` of `-avz`, `--append` of
+/// `--append=x`.
 fn unknown_options(word: &str, command: &Command) -> Vec<String> {
     if word.starts_with("--") {
         let name = word.split('=').next().unwrap_or_default();
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(found("-avzP"), "-a -P");
         assert_eq!(found("-azessh"), "-a");
         assert_eq!(found("-nuvq"), "");
-        assert_eq!(found("--inplace=x"), "--inplace");
+        assert_eq!(found("--append=x"), "--append");
         assert_eq!(found("--delete-after"), "");
         assert_eq!(found("--exclude=-z"), "");
         assert_eq!(found("name"), "");

@@ -115,11 +115,6 @@ const COPY: &[Habit] = &[
          file that replaces it; a copy of icdc that was interrupted goes on by the same command",
     ),
     (
-        &["--inplace"],
-        "there is none: a file that is there is never written into, so that nobody sees half of it; it needs room for the new one \
-         beside the old one until it is replaced",
-    ),
-    (
         &["--ignore-times", "-I"],
         "not needed: every file is sent, unless --skip-equal or --update skips those of equal size and modification time",
     ),
@@ -276,7 +271,7 @@ const COMMANDS: &[Habit] = &[
     (&["resume", "continue"], "not needed: the same command goes on where it stopped"),
 ];
 
-/// Advice on an option of another copier (`-z`, `--inplace`, without its value); `None` for an
+/// Advice on an option of another copier (`-z`, `--append`, without its value); `None` for an
 /// option that is not known.
 pub(crate) fn option(name: &str) -> Option<&'static str> {
     find(COPY, name)

@@ -26,6 +26,7 @@ use crate::receipt::{OwnReceipt, ReceiptFile};
 use crate::runs::{PullRequest, PushRequest, PushedNames, PushedReceipt, PushedSigner, pull_over, push_over};
 use crate::sources::{paths_on_one_host, refuse_into_itself};
 use crate::transfer_id::new_transfer;
+use crate::unfinished_files::UnfinishedFiles;
 
 /// Copies `sources`, or the [stream](CopyOptions::input) in place of them, to `destination` and reports
 /// progress by `events`.
@@ -41,10 +42,13 @@ pub fn copy(
 ) -> Result<Summary, CopyError> {
     icdc_tcp::raise_descriptor_limit();
     sender::check_choice(&options.send.choice).map_err(|error| CopyError::Usage(error.to_string()))?;
-    let copied = dispatch(sources, destination, options, events, stop);
+    let unfinished = UnfinishedFiles::default();
+    let noting = unfinished.noting(events);
+    let copied = dispatch(sources, destination, options, &noting, stop);
     copied.map_err(|error| match error {
         error if options.has_stream() => error.of_stream(options.input.as_ref().is_some_and(Input::is_kept)),
         error if options.receive.write_device => error.of_device(),
+        error if options.receive.in_place => error.of_files(&unfinished.paths()),
         error => error,
     })
 }

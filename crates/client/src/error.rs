@@ -37,6 +37,17 @@ pub enum CopyError {
         "{0}; the device may have parts of its old and of its new contents until a run succeeds: run the same command again"
     )]
     DeviceUnfinished(String),
+    /// A copy that writes existing files at their place was interrupted, or its connection lost, before some
+    /// of them were complete.
+    #[error(
+        "{reason}; at the destination, {files} inconsistent, with parts of the old and of the new contents, until the same command has completed: run it again"
+    )]
+    FilesUnfinished {
+        /// Reason of the end.
+        reason: String,
+        /// Names of the files, with the verb that follows.
+        files: String,
+    },
     /// Any other failure that ended the run.
     #[error("{0}")]
     Failed(String),
@@ -54,7 +65,8 @@ impl CopyError {
             | Self::Lost(_)
             | Self::StreamBroken(_)
             | Self::StreamKept(_)
-            | Self::DeviceUnfinished(_) => FailureKind::Interrupted,
+            | Self::DeviceUnfinished(_)
+            | Self::FilesUnfinished { .. } => FailureKind::Interrupted,
             Self::Failed(_) => FailureKind::Failed,
         }
     }
@@ -69,6 +81,21 @@ impl CopyError {
         }
     }
 
+    /// This error, of a copy that has begun to write into these files at their place and has not completed
+    /// them.
+    #[must_use]
+    pub(crate) fn of_files(self, files: &[String]) -> Self {
+        let Some(files) = listed(files) else { return self };
+        match self {
+            Self::Interrupted => Self::FilesUnfinished { reason: "interrupted".to_owned(), files },
+            Self::Lost(reason) => Self::FilesUnfinished { reason, files },
+            Self::Failed(reason) => Self::Failed(format!(
+                "{reason}; at the destination, {files} inconsistent, with parts of the old and of the new contents, until the same command has completed"
+            )),
+            other => other,
+        }
+    }
+
     /// This error, of a copy from or to a stream, which the same command does not resume; `is_kept`: what
     /// is durable of it is kept.
     #[must_use]
@@ -79,6 +106,20 @@ impl CopyError {
             Self::Lost(reason) => broken(reason),
             other => other,
         }
+    }
+}
+
+/// Most files that are named in a message.
+const MOST_NAMED: usize = 3;
+
+/// Names of files that are inconsistent, at most [`MOST_NAMED`], with the verb that follows; `None` if there are none.
+fn listed(files: &[String]) -> Option<String> {
+    let named = files.get(..MOST_NAMED.min(files.len())).unwrap_or_default().join(", ");
+    match files.len() {
+        0 => None,
+        1 => Some(format!("{named} is")),
+        count if count <= MOST_NAMED => Some(format!("{named} are")),
+        count => Some(format!("{named} and {} more are", count - MOST_NAMED)),
     }
 }
 

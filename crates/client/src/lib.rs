@@ -43,6 +43,7 @@ mod runs;
 mod scratch;
 mod sources;
 mod transfer_id;
+mod unfinished_files;
 
 pub use change::change;
 pub use connect::{ConnectError, Far};

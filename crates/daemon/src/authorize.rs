@@ -116,6 +116,9 @@ fn authorize_transfer(job: &Transfer, granted: &Granted) -> Result<(), Refusal> 
         {
             refused("in a drop box nothing that exists is written; leave --existing out")
         }
+        Transfer::Receive { options, .. } if options.in_place && granted.rights.access.drop_box().is_some() => {
+            refused("in a drop box nothing that exists is written; leave --in-place out")
+        }
         Transfer::Receive { .. } | Transfer::Send { .. } => Ok(()),
     }
 }

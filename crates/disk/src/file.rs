@@ -213,7 +213,7 @@ impl DiskFile {
         }
         // The kernel would give the file all that there is before it refuses, and others would find
         // the disk full.
-        if self.lacks_space(range.end - range.start) {
+        if self.lacks_space(&range) {
             return Err(self.failure("fallocate", Errno::NOSPC));
         }
         // There it would take as long as writing, page by page, with nothing gained.
@@ -233,13 +233,14 @@ impl DiskFile {
         }
     }
 
-    /// Whether `bytes` are more than the file holds and the file system has free; false where the
-    /// kernel does not tell.
-    fn lacks_space(&self, bytes: u64) -> bool {
+    /// Whether `range` has more bytes than the file holds from its start on and the file system has free; false
+    /// where the kernel does not tell.
+    fn lacks_space(&self, range: &Range<u64>) -> bool {
         let (Ok(stat), Ok(disk)) = (fstat(&self.buffered), fstatvfs(&self.buffered)) else { return false };
         let held = (stat.st_blocks as u64).saturating_mul(512);
+        let needed = (range.end - range.start).saturating_sub(held.saturating_sub(range.start));
         // Some file systems do not report their size.
-        disk.f_blocks > 0 && bytes.saturating_sub(held) > disk.f_bfree.saturating_mul(disk.f_frsize)
+        disk.f_blocks > 0 && needed > disk.f_bfree.saturating_mul(disk.f_frsize)
     }
 
     /// Truncates or extends (by a hole) the file to `length` bytes.

@@ -7,7 +7,8 @@
 //!                   OwnerNames* (of owners by name, ahead of the entries), NamesWanted* (of listed names),
 //!                   CandidateAnswer* (of a mirror), Holes* (for a Basis), StreamFrom? (ahead of a stream)
 //! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Basis*, Chunks*, Resend*, Done*, Feedback*, UserCeiling*, Candidates* and Deletion* (of a mirror),
-//!                   Snapshot* (ahead of the last Deletion), Names* (for a NamesWanted), Receipt* (where one is asked for), StreamDurable* (of a stream)
+//!                   Snapshot* (ahead of the last Deletion), Names* (for a NamesWanted), Receipt* (where one is asked for), StreamDurable* (of a stream),
+//!                   InPlace* (of files that are written at their place)
 //! either way        Left, KeyCeiling* (from a daemon), Notice*, Ping, Interrupt, Abort
 //! of a listing      List (see [`ListMessage`])
 //! of a change       Change (see [`ChangeMessage`])
@@ -275,6 +276,12 @@ pub enum Message {
     /// A block that the receiver puts together from parts of its files and from the payload, which has
     /// the rest of the block's data back to back; there may be none.
     Assembled(Assembled),
+    /// The receiver begins to write into the existing file that has the item's name, which is inconsistent
+    /// from now on until the item is `Done`. To a sender that has [`Features::IN_PLACE`].
+    InPlace {
+        /// Id of the item, whose contents are wanted.
+        id: EntryId,
+    },
 }
 
 impl Message {
@@ -380,6 +387,7 @@ impl Message {
             Self::StreamDurable { .. } => "StreamDurable",
             Self::Chunks(_) => "Chunks",
             Self::Assembled(_) => "Assembled",
+            Self::InPlace { .. } => "InPlace",
         }
     }
 }

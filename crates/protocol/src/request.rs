@@ -240,6 +240,9 @@ pub struct ReceiveOptions {
     /// Paths of files and directories, absolute or from the parent of the destination, in which content
     /// of large files is looked for besides those that they replace; only with `delta`.
     pub bases: Vec<Vec<u8>>,
+    /// Whether large files that exist at the destination are written where they are, instead of being
+    /// replaced by new ones.
+    pub in_place: bool,
 }
 
 /// Place where the receiver keeps the items that the copy replaces or deletes at the destination.
@@ -380,6 +383,7 @@ impl ReceiveOptions {
             (self.receipt, Features::RECEIPT),
             (self.directory_links.is_some(), Features::DIRECTORY_LINKS),
             (self.write_device, Features::DEVICES),
+            (self.in_place, Features::IN_PLACE),
         ])
     }
 

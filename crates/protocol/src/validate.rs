@@ -122,6 +122,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::StreamDurable { bytes } => {
             ("StreamDurable", require((1..=MAX_FILE_SIZE).contains(bytes), "no part of a file"))
         }
+        Message::InPlace { .. } => ("InPlace", Ok(())),
         Message::Confirmed => ("Confirmed", Ok(())),
         Message::Left { connection, .. } => ("Left", job::further(*connection)),
         Message::Interrupt => ("Interrupt", Ok(())),

@@ -207,6 +207,10 @@ impl Features {
     /// As the sender, the end finds content that has moved within a file, or comes from another one
     /// ([`Chunks`](crate::message::Chunks)).
     pub const DELTA: Self = Self(1 << 21);
+    /// As a receiver, the end writes existing files at their place
+    /// ([`ReceiveOptions::in_place`](crate::message::ReceiveOptions::in_place)); as the sender, it takes
+    /// which ones ([`InPlace`](crate::Message::InPlace)).
+    pub const IN_PLACE: Self = Self(1 << 22);
     /// The features of this release.
     pub const OURS: Self = Self(
         Self::DISKLESS.0
@@ -230,7 +234,8 @@ impl Features {
             | Self::DEVICES.0
             | Self::KEY_CEILING.0
             | Self::STREAM_PLACES.0
-            | Self::DELTA.0,
+            | Self::DELTA.0
+            | Self::IN_PLACE.0,
     );
 
     /// The set of these bits, whatever they mean.
@@ -304,6 +309,11 @@ impl Features {
                 Self::DELTA,
                 "the far end does not find content that has moved: large files are compared place by place, and with a named basis not \
                  at all; upgrade icdc there",
+            ),
+            (
+                Self::IN_PLACE,
+                "the far end does not write files in place; upgrade icdc there, or copy without --in-place, for which it needs room for \
+                 a second copy of each large file",
             ),
             (Self::RECEIPT, "the far end cannot sign receipts; upgrade icdc there, or copy without --receipt"),
             (

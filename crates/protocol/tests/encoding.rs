@@ -20,7 +20,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "7d158e37"),
+        ("Request", "19494ce4"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -63,6 +63,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Receipt", "97783c88"),
         ("Basis", "f17d267f"),
         ("Chunks", "c18f1d03"),
+        ("InPlace", "9036d4ad"),
         ("Refused", "c2a94cc6"),
         ("Left", "93d7c101"),
         ("MaxRate", "db3edbb5"),
@@ -258,6 +259,7 @@ fn requests() -> Vec<Message> {
         write_device: false,
         delta: false,
         bases: Vec::new(),
+        in_place: false,
     };
     let drive = Drive {
         host: "far".into(),
@@ -549,6 +551,7 @@ fn from_receiver() -> Vec<Message> {
             covered: 1 << 34,
             complete: false,
         }),
+        Message::InPlace { id: 300 },
     ]
 }
 

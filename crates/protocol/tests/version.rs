@@ -120,6 +120,7 @@ fn unknown_features_mean_nothing() {
         Features::STREAM_PLACES,
         Features::DEVICES,
         Features::DELTA,
+        Features::IN_PLACE,
     ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);
     let preserve = Preserve { specials: true, ..Preserve::default() };

@@ -108,6 +108,12 @@ pub enum Event {
     },
     /// This copy has stopped waiting for the other icdc process.
     Waited,
+    /// An existing file is written at its place from now on (`--in-place`): it is inconsistent until its
+    /// `Item` follows.
+    InPlace {
+        /// Path of the item, as in its `Item`.
+        path: String,
+    },
     /// Notices of a session that has ended.
     Noticed(Noticed),
     /// The sender has changed the ceiling of its own sending rate.

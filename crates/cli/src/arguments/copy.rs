@@ -324,6 +324,20 @@ pub(crate) struct CopyArguments {
     )]
     pub(crate) write_device: bool,
 
+    /// Write large files that exist at the destination where they are, instead of a new one beside each that replaces it
+    ///
+    /// For disks without room for a second copy, and for what must stay the same file, such as the image of a running
+    /// host. Only what differs travels and is written. From its first change until it is complete such a file is
+    /// inconsistent: a run that is interrupted leaves it so, and the same command completes it. Files of 256 KiB or less
+    /// are replaced as ever; files with several names (hard links) or of other users are refused.
+    #[arg(
+        long,
+        alias = "inplace",
+        conflicts_with_all = ["moves", "plan", "follow", "write_device", "delta", "basis", "ignore_existing", "link_dest", "backup_dir", "suffix", "snapshot"],
+        help_heading = "What to copy and how"
+    )]
+    pub(crate) in_place: bool,
+
     /// Send files whole that have changed, instead of what differs from the file at the destination
     #[arg(short = 'W', long, help_heading = "Data path")]
     pub(crate) whole_file: bool,

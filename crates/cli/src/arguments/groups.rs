@@ -19,6 +19,7 @@ const GROUPS: [(&str, &[&str]); 9] = [
             "mkpath",
             "copy_devices",
             "write_device",
+            "in_place",
             "no_resume",
             "resume_stream",
             "if_running",

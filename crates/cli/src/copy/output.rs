@@ -249,9 +249,15 @@ impl CopyOutput {
                 let told = if *level > 0 { format!("on, level {level}") } else { format!("off: {why}") };
                 self.console.complain(&format!("compression {told}"));
             }
-            Event::Notice { .. } | Event::Running { .. } | Event::Reconnecting { .. } if self.quiet => {}
+            Event::Notice { .. } | Event::Running { .. } | Event::InPlace { .. } | Event::Reconnecting { .. }
+                if self.quiet => {}
             Event::Notice { text } => self.console.complain(text),
             Event::Running { .. } => self.tell_of_running(event),
+            Event::InPlace { path } => {
+                self.console.complain(&format!(
+                    "{path}: the file at the destination is written in place, and is inconsistent until it is complete"
+                ));
+            }
             Event::Reconnecting { attempt, pause_ms, reason } => {
                 let pause = icdc_units::Span::from_millis(*pause_ms);
                 self.console.complain(&format!("{reason}; attempt {attempt} to connect again in {pause}"));

@@ -85,6 +85,7 @@ pub(super) fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOpt
         write_device: arguments.write_device,
         delta: arguments.delta || !arguments.basis.is_empty(),
         bases: arguments.basis.iter().map(|path| path.as_bytes().to_vec()).collect(),
+        in_place: arguments.in_place,
     }
 }
 

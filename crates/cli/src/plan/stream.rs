@@ -87,6 +87,7 @@ fn refuse_options(arguments: &CopyArguments, stream: &str) -> anyhow::Result<()>
         ("--move", arguments.moves),
         ("--link-dest", !arguments.link_dest.is_empty()),
         ("--delta", arguments.delta),
+        ("--in-place", arguments.in_place),
         ("--basis", !arguments.basis.is_empty()),
         ("--snapshot", arguments.snapshot),
         ("--backup-dir", arguments.backup_dir.is_some()),

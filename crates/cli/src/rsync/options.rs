@@ -151,6 +151,9 @@ const OPTIONS: &[RsyncOption] = &[
         &["--write-devices"],
         Refused("write icdc copy --write-device FILE DEVICE for this: it writes one file into a device that nothing else uses"),
     ),
+    option(&["--inplace"], Pass("--in-place"))
+        .but("files of 256 KiB or less are replaced, files with several names or of other users are refused, and each file that is \
+              written is told and marked as inconsistent until it is complete"),
     option(&["-n", "--dry-run"], Pass("--dry-run")),
     option(&["-x", "--one-file-system"], Pass("--one-file-system")),
     option(&["--mkpath"], Pass("--mkpath")),

@@ -132,7 +132,6 @@ fn options_of_other_copiers_get_what_does_it_here() {
         ("--recursive", "not needed"),
         ("--compress-level=3", "--compress LEVEL"),
         ("--partial", "not needed"),
-        ("--inplace", "there is none"),
         ("--append", "there is none"),
         ("--copy-dest=old", "write --link-dest DIR"),
         ("-b", "write --backup-dir DIR"),
@@ -148,7 +147,7 @@ fn options_of_other_copiers_get_what_does_it_here() {
     }
     // All of a line at once, each once.
     let directory = tempfile::tempdir().unwrap();
-    let output = run(directory.path(), &["copy", "-a", "--inplace", "-C", "-a", "there", "b", "--", "-R"]);
+    let output = run(directory.path(), &["copy", "-a", "--append", "-C", "-a", "there", "b", "--", "-R"]);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(message.matches("tip:").count(), 3, "{message}");
     // A cluster is told letter by letter.

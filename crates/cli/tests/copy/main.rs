@@ -28,6 +28,7 @@ mod fidelity;
 mod fuse;
 mod growing;
 mod hosts;
+mod in_place;
 mod inodes;
 mod itself;
 mod kept;

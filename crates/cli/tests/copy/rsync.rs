@@ -175,7 +175,7 @@ fn owners_are_set_by_root_alone() {
 #[test]
 fn nothing_is_run_of_what_cannot_be_translated() {
     for words in [
-        &["-a", "--inplace", "src/", "DST"] as &[&str],
+        &["-a", "--append", "src/", "DST"] as &[&str],
         &["-a", "--delete", "--ignore-errors", "src/", "DST"],
         &["--delete", "src/", "DST"],
         &["src", "DST"],

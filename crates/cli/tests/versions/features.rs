@@ -46,6 +46,24 @@ fn no_device_is_written_by_an_end_that_does_not_do_so() {
 }
 
 #[test]
+fn no_file_is_written_in_place_by_an_end_that_does_not_do_so() {
+    let site = Site::new();
+    let server = Server::new(&site);
+    std::fs::write(site.path("image"), "contents").unwrap();
+    let without = Features::from_bits(Features::OURS.bits() & !Features::IN_PLACE.bits());
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut peer = server.accept_request();
+            peer.say(Message::Accepted(without));
+            peer.hear_end();
+        });
+        site.copy(&["--in-place", "image"]).arg(location(server.port(), "image")).run()
+    })
+    .expect_code(3);
+    assert!(ended.to_string().contains("does not write files in place; upgrade icdc there"), "{ended}");
+}
+
+#[test]
 fn moved_content_is_not_looked_for_by_an_end_that_does_not_find_it() {
     let without = Features::from_bits(Features::OURS.bits() & !Features::DELTA.bits());
     for pulls in [true, false] {

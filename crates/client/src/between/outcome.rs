@@ -16,6 +16,7 @@ pub fn refusal(error: &CopyError) -> Refusal {
         | CopyError::StreamBroken(_)
         | CopyError::StreamKept(_)
         | CopyError::DeviceUnfinished(_)
+        | CopyError::FilesUnfinished { .. }
         | CopyError::Lost(_) => RefusalKind::Interrupted,
         CopyError::Failed(_) => RefusalKind::Internal,
     };

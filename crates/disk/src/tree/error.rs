@@ -98,6 +98,12 @@ pub enum TreeError {
          writes where its ReadWritePaths= says)"
     )]
     ReadOnly { path: String, call: &'static str },
+    /// The file is executed or swapped to (`ETXTBSY`).
+    #[error(
+        "{path}: is a program that is running, or space for swapping, and may not be written while it is in use; \
+         end that (fuser shows the program), or have the file replaced as a whole"
+    )]
+    InUse { path: String, call: &'static str },
     /// The two names are on different file systems (`EXDEV`).
     #[error("{path}: lies on another file system; both names must be on the same one")]
     OtherFileSystem { path: String, call: &'static str },
@@ -214,6 +220,7 @@ impl TreeError {
             Errno::PERM | Errno::OPNOTSUPP if call == "symlinkat" => Self::NoLinks { path, call },
             Errno::PERM => Self::NotPermitted { path, call },
             Errno::ROFS => Self::ReadOnly { path, call },
+            Errno::TXTBSY => Self::InUse { path, call },
             Errno::XDEV => Self::OtherFileSystem { path, call },
             Errno::MFILE | Errno::NFILE => Self::TooManyOpen { path, call },
             _ => Self::System { path, call, cause: errno.into() },

@@ -80,6 +80,21 @@ impl Directory {
         Ok((file, stat))
     }
 
+    /// Opens the existing regular file `name` for reading and writing, as it is: its contents are to be
+    /// changed where they are. Symbolic links are not followed.
+    ///
+    /// # Errors
+    /// [`TreeError::NotAFile`] for anything but a regular file, [`TreeError::Denied`], [`TreeError::InUse`]
+    /// for a program that is running.
+    pub fn open_to_change(&self, name: &Name) -> Result<(File, Stat)> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OPENING;
+        let opened = rustix::fs::openat(self, name.as_c_str(), flags, Mode::empty())
+            .and_then(|descriptor| settled(descriptor, OFlags::empty()));
+        let (file, stat) = opened.map_err(|errno| self.unopened(name, errno))?;
+        self.require_regular(name, &stat)?;
+        Ok((file, stat))
+    }
+
     /// Makes a file of this user with a single name writable for this user; returns whether that
     /// was done.
     fn make_writable(&self, name: &Name) -> bool {

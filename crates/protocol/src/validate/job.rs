@@ -147,6 +147,7 @@ fn receive_options(options: &ReceiveOptions) -> Checked {
     snapshot::options(options)?;
     receipt::options(options)?;
     device(options)?;
+    in_place(options)?;
     let Some(diskless) = options.diskless else { return Ok(()) };
     self::diskless(diskless)?;
     // An end that may only measure does nothing else.
@@ -181,6 +182,16 @@ fn device(options: &ReceiveOptions) -> Checked {
     require(replaces && is_alone && options.link_dest.is_empty(), "a device with options about existing files")?;
     require(options.directory_links.is_none(), "links to directories in a device")?;
     require(!options.preserve.sparse, "a device with holes")
+}
+
+/// Checks that files which are written at their place are not to be kept, nor read in another order.
+fn in_place(options: &ReceiveOptions) -> Checked {
+    if !options.in_place {
+        return Ok(());
+    }
+    require(!options.write_device && !options.delta, "files in place with a device, or with moved content")?;
+    let is_alone = options.snapshot.is_none() && options.backup.is_none() && options.link_dest.is_empty();
+    require(is_alone && options.existing != Existing::Keep, "files in place that are to be kept")
 }
 
 fn backup(options: &ReceiveOptions) -> Checked {

@@ -173,6 +173,7 @@ fn from_receiver() -> impl Strategy<Value = Message> {
         rate().prop_map(Message::KeyCeiling),
         (0..1000_u64).prop_map(|blocks| Message::StreamFrom { bytes: blocks * BLOCK_SIZE as u64 }),
         (1..=MAX_FILE_SIZE).prop_map(|bytes| Message::StreamDurable { bytes }),
+        any::<u32>().prop_map(|id| Message::InPlace { id }),
         deletion().prop_map(Message::Deletion),
         listed_names().prop_map(Message::Names),
         candidates().prop_map(Message::Candidates),
@@ -649,6 +650,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     write_device: false,
                     delta: delta && !whole_files,
                     bases: if delta && !whole_files { bases } else { Vec::new() },
+                    in_place: false,
                 }
             },
         );
@@ -675,7 +677,16 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                 ..ReceiveOptions::default()
             }
         });
-    prop_oneof![3 => usual, 1 => without_disks, 1 => snapshot, 1 => device]
+    let in_place = any::<[bool; 5]>().prop_map(|[verify, resume, dry_run, whole_files, mkpath]| ReceiveOptions {
+        verify,
+        resume,
+        dry_run,
+        whole_files,
+        mkpath,
+        in_place: true,
+        ..ReceiveOptions::default()
+    });
+    prop_oneof![3 => usual, 1 => without_disks, 1 => snapshot, 1 => device, 1 => in_place]
 }
 
 fn place() -> impl Strategy<Value = SourcePosition> {

@@ -54,14 +54,7 @@ impl<B> Files<B> {
     /// stored.
     #[must_use]
     pub fn new(verify: bool) -> Self {
-        Self { files: BTreeMap::new(), reading: VecDeque::new(), context: Context::new(verify, false) }
-    }
-
-    /// An empty set of files that are written where they stay, as in a device: each is made durable
-    /// and read back from the medium before it counts as stored, whatever its length.
-    #[must_use]
-    pub fn in_place() -> Self {
-        Self { files: BTreeMap::new(), reading: VecDeque::new(), context: Context::new(true, true) }
+        Self { files: BTreeMap::new(), reading: VecDeque::new(), context: Context::new(verify) }
     }
 
     /// Registers a file whose blocks will arrive.

@@ -132,6 +132,11 @@ pub enum Action {
     /// Another process writes what the receiver is to write; `None` when it is not waited for any
     /// more.
     Running(Option<Running>),
+    /// The receiver begins to write into the existing file of this path.
+    InPlace {
+        /// Path of the item from the source's parent.
+        path: Vec<u8>,
+    },
     /// Keep the place that the receiver has given the source, for further sessions of the run.
     Placed(SourcePosition),
     /// A connection after the first is lost, and what did not arrive over it is read again: shut

@@ -217,6 +217,8 @@ struct Open {
     basis: Option<u32>,
     /// Number of chunks of its files that the receiver has described; `None` if none are to come.
     chunks: Option<u32>,
+    /// Whether the receiver has told that it writes into the file that has the item's name.
+    in_place: bool,
     stage: ItemStage,
 }
 
@@ -343,7 +345,8 @@ impl Ledger {
         self.pending += 1;
         self.weight += item.weight();
         *self.open.entry(item.entry.parent).or_default() += 1;
-        let open = Open { item, resendable: 0, basis: None, chunks: None, stage: ItemStage::Announced { held: None } };
+        let stage = ItemStage::Announced { held: None };
+        let open = Open { item, resendable: 0, basis: None, chunks: None, in_place: false, stage };
         self.slots.push_back(Slot::Pending(Box::new(open)));
     }
 
@@ -488,6 +491,14 @@ impl Ledger {
             .all(|(number, value)| first.checked_add(number).is_some_and(|index| map.insert(index, *value).is_ok()));
         *resendable = map.count();
         all_known
+    }
+
+    /// Records that the receiver writes into the existing file that has the name of an item; returns the
+    /// item's path the first time, if it is a file that is not settled.
+    pub(super) fn begin_in_place(&mut self, id: EntryId) -> Option<Vec<u8>> {
+        let open = self.open_mut(id).filter(|open| open.item.is_file() && !open.in_place)?;
+        open.in_place = true;
+        Some(open.item.path.clone())
     }
 
     /// Notes that descriptions follow of the file at the receiver with which an item is compared.

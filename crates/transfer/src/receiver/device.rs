@@ -9,10 +9,6 @@ use icdc_units::ByteCount;
 
 use super::failure::{self, Failure};
 
-/// State of a device until a run has ended with success, and the remedy, for messages.
-const INCONSISTENT: &str =
-    "the device may have parts of its old and of its new contents until a run succeeds: run the same command again";
-
 /// A block device that is written by this session and nobody else.
 pub(super) struct Device {
     disk: Arc<DiskFile>,
@@ -56,13 +52,6 @@ impl Device {
             let reason = "what the medium gives back differs from what was written; check the disk";
             if is_equal { Ok(()) } else { Err(Failure::Final(format!("{}: {reason}", self.path))) }
         };
-        written().map_err(inconsistent)
+        written().map_err(|failure| failure::inconsistent(failure, "device"))
     }
-}
-
-/// This failure of a device of which parts may have been written.
-pub(super) fn inconsistent(failure: Failure) -> Failure {
-    let is_passing = failure.is_passing();
-    let reason = format!("{}; {INCONSISTENT}", failure.into_reason());
-    if is_passing { Failure::Passing(reason) } else { Failure::Final(reason) }
 }

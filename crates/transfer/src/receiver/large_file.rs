@@ -2,27 +2,41 @@
 //! written into.
 
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 use icdc_disk::tree::{Directory, Metadata, Name, umask};
-use icdc_disk::{DiskFile, sparse};
+use icdc_disk::{DiskFile, FileError, sparse};
+use icdc_protocol::Features;
 use icdc_protocol::block_journal::Header;
-use icdc_protocol::block_map::block_count;
+use icdc_protocol::block_map::{block_count, block_offset};
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_FILE_SIZE};
-use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, ReceiveOptions, Streamed};
+use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, Message, ReceiveOptions, Streamed};
 use icdc_session::SessionError;
 use icdc_session::receiver::files::{Length, Opened};
 use icdc_units::ByteCount;
 
+use super::differing::{Piece, differing};
 use super::failure::{self, Failure};
 use super::file_identity::Occupant;
+use super::in_place::{FoundInPlace, MarkedFile, Writing, clear_holes};
 use super::leftovers::{self, FileJournal, MadeFiles};
 use super::publishing::Made;
 use super::restored_metadata::{metadata, restore};
 use super::shared::Shared;
 use super::staging::Staging;
 use super::waiting::{LockWait, Locked};
+use crate::event::Event;
+use crate::path_text;
+
+/// What an examination has claimed for a large file.
+pub(super) enum Claimed {
+    /// An unfinished file of an earlier run.
+    Part(Continued),
+    /// The existing file into which it is written.
+    InPlace(FoundInPlace),
+}
 
 /// Part file and journal that an earlier run has left of an item, locked.
 pub(super) struct Continued {
@@ -42,6 +56,16 @@ pub(super) struct Plan {
     /// Occupant of the name when the contents were requested.
     found: Occupant,
     continued: Option<Continued>,
+    in_place: Option<InPlace>,
+}
+
+/// Plan for writing a large file into the existing one that has its name.
+struct InPlace {
+    found: FoundInPlace,
+    /// Path of the item below the destination.
+    path: Vec<u8>,
+    /// Whether blocks that an earlier run has left are kept.
+    continues: bool,
 }
 
 impl Plan {
@@ -49,12 +73,23 @@ impl Plan {
     /// requested; `locked` is the extent of its lock.
     pub(super) fn new(entry: Entry, directory: Directory, name: Name, header: Header, locked: Locked) -> Self {
         let found = Occupant::of(&directory, &name);
-        Self { id: entry.id, entry, directory, name, header, locked, found, continued: None }
+        Self { id: entry.id, entry, directory, name, header, locked, found, continued: None, in_place: None }
     }
 
     /// Makes the plan continue the part file that an earlier run left.
     pub(super) fn continue_with(&mut self, continued: Continued) {
         self.continued = Some(continued);
+    }
+
+    /// Makes the plan write into the existing file that was found, the item at `path` below the destination;
+    /// `continues`: blocks that an earlier run has left there are kept.
+    pub(super) fn write_in_place(&mut self, found: FoundInPlace, path: Vec<u8>, continues: bool) {
+        self.in_place = Some(InPlace { found, path, continues });
+    }
+
+    /// Whether the file is written into what has its name: a file, or a device.
+    pub(super) fn is_in_place(&self, shared: &Shared<'_>) -> bool {
+        self.in_place.is_some() || shared.device.get().is_some()
     }
 
     /// Length of the complete file.
@@ -129,6 +164,8 @@ enum Place {
     Part { staging: Staging, journal: Option<FileJournal> },
     /// Where they stay: in the device that is the destination.
     Device,
+    /// Where they stay: in the existing file that has the name.
+    File(MarkedFile),
 }
 
 /// A large file that is received: where its data are, and its final name.
@@ -145,11 +182,47 @@ pub(super) struct LargeFile {
 impl LargeFile {
     /// Opens or makes the part file and its journal, and reserves the space; takes the device where the
     /// file is written into one.
-    pub(super) fn open(plan: Plan, shared: &Shared<'_>) -> Result<(Self, Opened), Failure> {
-        match shared.device.get() {
-            Some(device) => Self::in_device(plan, device.disk().clone()),
-            None => Self::open_part(plan, shared),
+    pub(super) fn open(mut plan: Plan, shared: &Shared<'_>) -> Result<(Self, Opened), Failure> {
+        match (shared.device.get(), plan.in_place.take()) {
+            (Some(device), _) => Self::in_device(plan, device.disk().clone()),
+            (None, Some(in_place)) => Self::in_file(plan, in_place, shared),
+            (None, None) => Self::open_part(plan, shared),
         }
+    }
+
+    /// The file as it is written into the existing one, which is marked as inconsistent from then on; tells the
+    /// user so.
+    fn in_file(plan: Plan, in_place: InPlace, shared: &Shared<'_>) -> Result<(Self, Opened), Failure> {
+        let (path, sparse) = (plan.path(), plan.is_sparse());
+        let Plan { id, entry, directory, name, header, .. } = plan;
+        let InPlace { found, path: below, continues } = in_place;
+        if shared.link.is_hung_up() {
+            // A newer run may have completed it by now.
+            let reason = "the sender closed the connection before the file was begun";
+            shared.fail(SessionError::Cut(reason.into()));
+            return Err(Failure::Passing(format!("{path}: {reason}")));
+        }
+        let mode = metadata(&entry, shared.options).mode;
+        let (file, marked) =
+            found.begin(&Writing { directory: &directory, name: &name, header: &header, mode, continues })?;
+        let present = file.metadata().map_or(header.size, |found| found.len());
+        let disk = DiskFile::for_writing(file).map_err(|error| error.to_string())?;
+        let disk = Arc::new(disk.through_page_cache(shared.options.buffered));
+        let size = ByteCount::new(header.size);
+        let file = Self { entry, directory, name, place: Place::File(marked), size, disk };
+        if continues {
+            // What an earlier run has left counts only as far as the medium has it.
+            file.disk.forget_cache();
+        }
+        if present < header.size && !sparse {
+            let reserved = file.disk.preallocate(present..header.size).map(drop);
+            file.has_room(reserved).inspect_err(|_| file.close(true))?;
+        }
+        (shared.events)(Event::InPlace { path: path_text(&below) });
+        if shared.peer().has(Features::IN_PLACE) {
+            shared.reply(Message::InPlace { id });
+        }
+        Ok((file, Opened { journaled: true, needs_sender: false }))
     }
 
     /// The file as it is written into a device, which was claimed when the session began.
@@ -196,10 +269,14 @@ impl LargeFile {
     /// made `with_holes`.
     fn reserve(&self, with_holes: bool) -> Result<(), Failure> {
         let size = self.size.as_u64();
-        let outcome = if with_holes { self.disk.set_len(size) } else { self.disk.preallocate(0..size).map(|_| ()) };
-        outcome.map_err(|error| {
+        self.has_room(if with_holes { self.disk.set_len(size) } else { self.disk.preallocate(0..size).map(drop) })
+    }
+
+    /// Outcome of reserving disk space, as that of the item.
+    fn has_room(&self, reserved: Result<(), FileError>) -> Result<(), Failure> {
+        reserved.map_err(|error| {
             if error.is_out_of_space() {
-                let path = self.path();
+                let (path, size) = (self.path(), self.size.as_u64());
                 Failure::Passing(format!(
                     "{path}: no room for its {size} bytes; make room and run the same command again"
                 ))
@@ -225,7 +302,11 @@ impl LargeFile {
 
     /// Appends durable blocks (index and digest) to the file's journal, if it has one.
     pub(super) fn note(&mut self, blocks: &[(u32, Digest)]) -> Result<(), Failure> {
-        let Place::Part { journal: Some(journal), .. } = &mut self.place else { return Ok(()) };
+        let journal = match &mut self.place {
+            Place::Part { journal: Some(journal), .. } => journal,
+            Place::File(marked) => marked.journal(),
+            Place::Part { journal: None, .. } | Place::Device => return Ok(()),
+        };
         let noted = journal.append(blocks).and_then(|()| match self.entry.kind {
             // A producer begins where the journal says: what it has is a promise.
             EntryKind::Stream => journal.sync(),
@@ -234,14 +315,51 @@ impl LargeFile {
         noted.map_err(|error| failure::of_disk(&self.path(), "write", &error))
     }
 
+    /// What of a block, whose data are in these ranges, is to be written. What is equal in the existing file into
+    /// which it is written stays as it is, unless files travel whole, and what that has in holes of the source
+    /// is cleared.
+    pub(super) fn prepare_write(
+        &mut self,
+        index: u32,
+        (data, ranges): (&[u8], Vec<(u32, u32)>),
+        options: &ReceiveOptions,
+    ) -> Result<ToWrite, Failure> {
+        match &mut self.place {
+            Place::Part { .. } => Ok(ToWrite::Ranges(ranges)),
+            // Zeros between the ranges are written, too: old contents must not show.
+            Place::Device => Ok(ToWrite::Ranges(Vec::new())),
+            Place::File(marked) => {
+                marked.changes();
+                let piece = Piece { offset: block_offset(index), data, ranges: &ranges };
+                let found = differing(&self.disk, &piece, !options.whole_files);
+                let found = found.map_err(|error| failure::of_disk(&self.path(), "clear holes", &error))?;
+                Ok(if found.is_empty() { ToWrite::Nothing } else { ToWrite::Ranges(found) })
+            }
+        }
+    }
+
     /// Sets length and metadata of the file, those of a stream as it has `streamed` them; false if it could
-    /// not be given its mode.
-    pub(super) fn finish(&mut self, streamed: Option<Streamed>, options: &ReceiveOptions) -> Result<bool, Failure> {
+    /// not be given its mode. Of one that is written into an existing file, what that has in the `holes` of the
+    /// source is cleared before.
+    pub(super) fn finish(
+        &mut self,
+        streamed: Option<Streamed>,
+        holes: &[Range<u32>],
+        options: &ReceiveOptions,
+    ) -> Result<bool, Failure> {
         if let Some(streamed) = streamed {
             streamed.describe(&mut self.entry);
             self.size = ByteCount::new(streamed.size);
         }
-        // A device has its own length and attributes.
+        match &mut self.place {
+            // A device has its own length and attributes.
+            Place::Device => return Ok(true),
+            Place::File(marked) => {
+                marked.changes();
+                return self.finish_in_place(holes, options);
+            }
+            Place::Part { .. } => {}
+        }
         let Place::Part { staging, .. } = &self.place else { return Ok(true) };
         self.disk.set_len(self.size.as_u64()).map_err(|error| Failure::Passing(error.to_string()))?;
         let wanted = metadata(&self.entry, options);
@@ -253,6 +371,20 @@ impl LargeFile {
             None => set(&Metadata { mode: Some(self.directory.new_file_mode(umask())), ..Metadata::default() }),
         };
         made.and_then(|has_mode| Ok(set(&wanted)? && has_mode)).map_err(|error| failure::of_tree(&error))
+    }
+
+    /// Makes what was written into an existing file durable, cuts what it has behind the end, and sets its
+    /// metadata; false if it could not be given its mode.
+    fn finish_in_place(&self, holes: &[Range<u32>], options: &ReceiveOptions) -> Result<bool, Failure> {
+        let (size, file) = (self.size.as_u64(), self.disk.as_file());
+        let failed = |call: &'static str| move |error: io::Error| failure::of_disk(&self.path(), call, &error);
+        clear_holes(&self.disk, holes, size).map_err(failed("clear holes"))?;
+        // Nothing of the old contents goes, and no time says that all is there, before it is.
+        file.sync_data().map_err(failed("flush"))?;
+        self.disk.set_len(size).map_err(|error| Failure::Passing(error.to_string()))?;
+        let wanted = metadata(&self.entry, options);
+        let amend = |wanted: &Metadata<'_>| self.directory.amend(&self.name, file, wanted).map(drop);
+        restore(&wanted, amend).map_err(|error| failure::of_tree(&error))
     }
 
     /// Drops clean pages from the page cache, so that reads go to the medium; returns the ranges
@@ -272,6 +404,7 @@ impl LargeFile {
     pub(super) fn made(&self, unsynced: ByteCount) -> Result<Made, Failure> {
         let made = match &self.place {
             Place::Device => Ok(Made::in_device(self.name.clone(), self.disk.clone())),
+            Place::File(marked) => Made::in_place(self.name.clone(), marked.staging().blocks(), self.disk.clone()),
             Place::Part { staging, .. } if self.size > ByteCount::from(BLOCK_SIZE) => {
                 Made::durable(*staging, self.disk.clone())
             }
@@ -280,10 +413,13 @@ impl LargeFile {
         made.map_err(Failure::from)
     }
 
-    /// Closes the file: leaves it on the disk if `keep`, and removes it otherwise.
+    /// Closes the file: leaves it on the disk if `keep`, and removes it otherwise. An existing file into which it
+    /// was written stays.
     pub(super) fn close(&self, keep: bool) {
-        if let (Place::Part { staging, .. }, false) = (&self.place, keep) {
-            leftovers::discard(&self.directory, *staging);
+        match (&self.place, keep) {
+            (Place::Part { staging, .. }, false) => leftovers::discard(&self.directory, *staging),
+            (Place::File(marked), _) => marked.leave(&self.directory, self.disk.as_file()),
+            (Place::Part { .. }, true) | (Place::Device, _) => {}
         }
     }
 
@@ -291,4 +427,21 @@ impl LargeFile {
     pub(super) fn is_in_device(&self) -> bool {
         matches!(self.place, Place::Device)
     }
+
+    /// This failure of the file, with what is inconsistent now.
+    pub(super) fn inconsistent(&self, failure: Failure) -> Failure {
+        match &self.place {
+            Place::Device => failure::inconsistent(failure, "device"),
+            Place::File(marked) if marked.is_inconsistent() => failure::inconsistent(failure, "file"),
+            Place::File(_) | Place::Part { .. } => failure,
+        }
+    }
+}
+
+/// What of a block is to be written to its file.
+pub(super) enum ToWrite {
+    /// Nothing: the file has all of it.
+    Nothing,
+    /// These ranges (offset, length); all of it if there are none.
+    Ranges(Vec<(u32, u32)>),
 }

@@ -42,7 +42,7 @@ const RECORDS_AT_A_TIME: usize = 4096;
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Takes the lock of a file that another session may hold; returns true if it had to wait.
-fn lock(file: &File, what: &str, waits: &dyn WaitPolicy) -> io::Result<bool> {
+pub(super) fn lock(file: &File, what: &str, waits: &dyn WaitPolicy) -> io::Result<bool> {
     let begun = clock::now();
     let mut has_waited = false;
     while !try_lock(file)? {
@@ -207,6 +207,11 @@ impl FileJournal {
             }
         }
         self.sync()
+    }
+
+    /// Takes the journal's lock, where no other file of the item has one; false if another process has it.
+    pub(super) fn lock(&self) -> io::Result<bool> {
+        try_lock(&self.file)
     }
 
     /// Makes what was appended durable.

@@ -72,7 +72,7 @@ use super::failure::{self, Failure};
 use super::file_identity::{FileIdentity, Occupant};
 use super::jobs::{DiskJob, NameJob, StoreJob};
 use super::kept_times::KeptTimes;
-use super::large_file::Continued;
+use super::large_file::Claimed;
 use super::link_targets::LinkTargets;
 use super::named_bases::NamedBases;
 use super::onto_itself::SourcesHere;
@@ -105,8 +105,9 @@ pub(super) struct FileExecutor<'a> {
     new_destination: bool,
     /// Whether the receipt has begun, if one is made.
     has_begun_receipt: bool,
-    /// Unfinished files that examinations have claimed, until their blocks are expected.
-    claimed: ById<Continued>,
+    /// Unfinished files, and files that are written at their place, that examinations have claimed, until
+    /// their blocks are expected.
+    claimed: ById<Claimed>,
     staged: ById<Staged>,
     /// Published or found file under the first name of each file with several hard links, as many
     /// as the book knows.

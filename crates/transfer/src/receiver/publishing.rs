@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use icdc_disk::DiskFile;
 use icdc_disk::tree::{Directory, Kind, Metadata, Name, Stat, TreeError};
+use icdc_protocol::limits::PACK_FILE_LIMIT;
 use icdc_protocol::message::{Entry, EntryKind, FileDigest, ReceiveOptions};
 use icdc_session::receiver::book::action::Apart;
 use icdc_session::receiver::book::item::Item;
@@ -17,10 +18,10 @@ use super::backups::{KeptState, unmoved};
 use super::exchanging::{exchange, has_inode, replaced_meanwhile};
 use super::failure::{self, Failure};
 use super::file_identity::FileIdentity;
-use super::leftovers;
 use super::restored_metadata::{metadata, restore};
 use super::spellings::{Spelling, Spellings};
 use super::staging::{self, Staging, Whose};
+use super::{in_place, leftovers};
 use crate::special;
 
 /// A large file whose contents and metadata are durable, and which only lacks its final name.
@@ -54,7 +55,7 @@ enum Form {
     /// A further name of a file that has others.
     FurtherName,
     /// Nothing: the staging name is the final one, which is a further name of the file already, or
-    /// that of the device that has its contents.
+    /// that of the device or the file into which its contents were written.
     InPlace,
 }
 
@@ -82,6 +83,12 @@ impl Made {
     pub(super) fn in_device(name: Name, disk: Arc<DiskFile>) -> Self {
         let durable = Some(Durable { _file: disk, journal: None });
         Self { durable, form: Form::InPlace, ..Self::unsynced(name) }
+    }
+
+    /// The regular file `file` of this name, which was written at its place and is durable, with its journal.
+    pub(super) fn in_place(name: Name, journal: Name, file: Arc<DiskFile>) -> Result<Self, String> {
+        let made = Self::file(name, file.as_file(), ByteCount::ZERO)?;
+        Ok(Self { durable: Some(Durable { _file: file, journal: Some(journal) }), form: Form::InPlace, ..made })
     }
 
     /// Records whether the item's mode could be set.
@@ -340,6 +347,7 @@ impl Staged {
         if let (false, Some(FileDigest::Blake3(digest))) = (made.is_durable(), verified) {
             self.verify(item.size(), &digest)?;
         }
+        let marks = self.marks_of_replaced(item);
         let kept_for_later = |failure: Failure| if made.is_durable() { failure.passing() } else { failure };
         if let Replaced::Nothing = replaced {
             // A name that is taken stays so: nothing is gained by keeping what lies beside it.
@@ -358,7 +366,17 @@ impl Staged {
             Replaced::Kept(before) => self.replace(before),
             Replaced::Nothing | Replaced::FilesAndLinks | Replaced::AllButDirectories => self.rename_over(),
         };
-        renamed.map_err(kept_for_later)
+        renamed.map_err(kept_for_later)?;
+        marks.iter().for_each(|mark| drop(directory.remove_file(mark)));
+        Ok(())
+    }
+
+    /// Names of the journals that mark the file which the item replaces as inconsistent: what they are about goes.
+    fn marks_of_replaced(&self, item: &Item) -> Vec<Name> {
+        let is_large = item.size() > ByteCount::new(PACK_FILE_LIMIT);
+        let replaced = if is_large { self.directory.stat(&self.name).ok() } else { None };
+        let marks = replaced.map(|replaced| in_place::marks(&self.directory, &self.name, replaced.ino));
+        marks.into_iter().flatten().collect()
     }
 
     /// Gives the item its final name in place of any file or link.
@@ -467,7 +485,9 @@ impl Staged {
     /// The journal is still there.
     pub(super) fn remove_journal(&self) -> Result<(), TreeError> {
         match &self.made.durable {
-            Some(Durable { journal: Some(journal), .. }) if self.directory.stat(&self.made.staging).is_err() => {
+            Some(Durable { journal: Some(journal), .. })
+                if self.made.form == Form::InPlace || self.directory.stat(&self.made.staging).is_err() =>
+            {
                 staging::remove_if_there(&self.directory, journal)
             }
             _ => Ok(()),
@@ -481,6 +501,9 @@ impl Staged {
     pub(super) fn remove(&self) -> Result<(), TreeError> {
         if self.is_staged() {
             staging::remove_if_there(&self.directory, &self.made.staging)?;
+            self.remove_journal()?;
+        } else if self.made.form == Form::InPlace && !self.is_ours() {
+            // What the journal is about is complete, and has this name no more.
             self.remove_journal()?;
         }
         Ok(())

@@ -47,6 +47,14 @@ impl Purpose {
         Self(hasher)
     }
 
+    /// Purpose: the journal of the existing file with this name and inode number, which is written at its
+    /// place. It means nothing to another file that gets the name.
+    pub(super) fn in_place(name: &Name, inode: u64) -> Self {
+        let mut hasher = Whose::default().hasher("icdc in-place journal name 1");
+        hasher.update(&inode.to_le_bytes()).update(name.as_bytes());
+        Self(hasher)
+    }
+
     /// Purpose: the journal of a run, where `job` is the digest of its job. `target` is the name of
     /// the destination where the copy itself gets that name, `None` where the sources are put
     /// inside it.

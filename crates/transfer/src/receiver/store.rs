@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, Sender as Channel, TryRecvError};
@@ -20,11 +21,10 @@ use icdc_session::SessionError;
 use icdc_session::receiver::files::{Action, Contents, Expected, Files, Length, Read};
 use icdc_units::ByteCount;
 
-use super::device::inconsistent;
 use super::disk_rate::{Arrived, WaitingBlock};
 use super::failure::Failure;
 use super::jobs::{NameJob, StoreJob};
-use super::large_file::{LargeFile, Plan};
+use super::large_file::{LargeFile, Plan, ToWrite};
 use super::output::{NotWritten, Ordered};
 use super::shared::Shared;
 use crate::{clock, diskless};
@@ -92,7 +92,8 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, names: Channel<N
         shared,
         names,
         engine,
-        machine: if shared.options.write_device { Files::in_place() } else { Files::new(shared.options.verify) },
+        // What a device has is always read back.
+        machine: Files::new(shared.options.verify || shared.options.write_device),
         plans: HashMap::new(),
         files: HashMap::new(),
         jobs: HashMap::new(),
@@ -136,7 +137,8 @@ impl Store<'_> {
         match job {
             StoreJob::Expect { plan, held } => {
                 let id = plan.id;
-                let expected = Expected { length: plan.length(), sparse: plan.is_sparse(), held };
+                let in_place = plan.is_in_place(self.shared);
+                let expected = Expected { length: plan.length(), sparse: plan.is_sparse(), held, in_place };
                 self.plans.insert(id, *plan);
                 self.machine.expect(id, expected);
             }
@@ -179,7 +181,7 @@ impl Store<'_> {
                     self.machine.on_noted(id, file.note(&blocks));
                 }
             }
-            Action::Finish { id, streamed } => self.finish(id, streamed),
+            Action::Finish { id, streamed, holes } => self.finish(id, streamed, &holes),
             Action::FindData { id } => {
                 if let Some(file) = self.files.get(&id) {
                     self.machine.on_data_found(id, file.find_data());
@@ -213,18 +215,17 @@ impl Store<'_> {
                 });
             }
             Action::Lost { id, loss, keep } => {
-                let is_in_device = self.files.get(&id).is_some_and(LargeFile::is_in_device);
-                let path = self.close(id, keep);
+                let file = self.files.get(&id);
+                let path = file.map(LargeFile::path).or_else(|| self.plans.get(&id).map(Plan::path));
+                let failure = loss.into_failure(&path.unwrap_or_default());
+                let failure = file.map_or(failure.clone(), |file| file.inconsistent(failure));
+                self.close(id, keep);
                 // The session's failure says more, such as that another icdc has the file.
                 if !self.shared.has_failed() {
-                    let failure = loss.into_failure(&path);
-                    let failure = if is_in_device { inconsistent(failure) } else { failure };
                     self.report(NameJob::Lost { id, failure });
                 }
             }
-            Action::Left { id, keep } => {
-                self.close(id, keep);
-            }
+            Action::Left { id, keep } => self.close(id, keep),
         }
     }
 
@@ -234,9 +235,9 @@ impl Store<'_> {
     }
 
     /// Sets length and metadata of a complete file, and reports the outcome to the state machine.
-    fn finish(&mut self, id: EntryId, streamed: Option<Streamed>) {
+    fn finish(&mut self, id: EntryId, streamed: Option<Streamed>, holes: &[Range<u32>]) {
         let Some(file) = self.files.get_mut(&id) else { return };
-        let finished = file.finish(streamed, self.shared.options);
+        let finished = file.finish(streamed, holes, self.shared.options);
         if finished == Ok(false) {
             self.shared.notice(NoticeKind::ModeNotKept, file.path().as_bytes());
         }
@@ -263,17 +264,20 @@ impl Store<'_> {
     /// Begins to write a block to its file; where there is an output, writes it there in its turn
     /// or keeps it until then.
     fn write(&mut self, id: EntryId, index: u32, arrival: Arrival) {
-        let Some(file) = self.files.get(&id) else { return };
+        let Some(file) = self.files.get_mut(&id) else { return };
         let disk = file.disk_file().clone();
-        let Arrival { block: mut arrived, mut ranges, value, unchanged } = arrival;
-        if file.is_in_device() {
-            if unchanged {
+        let Arrival { block: mut arrived, ranges, value, unchanged } = arrival;
+        let to_write = match unchanged && file.is_in_device() {
+            true => Ok(ToWrite::Nothing),
+            false => file.prepare_write(index, (&arrived.block[..arrived.length], ranges), self.shared.options),
+        };
+        let ranges = match to_write {
+            Ok(ToWrite::Ranges(ranges)) => ranges,
+            outcome => {
                 drop(arrived);
-                return self.machine.on_written(id, index, Ok(()), clock::now());
+                return self.machine.on_written(id, index, outcome.map(drop), clock::now());
             }
-            // Zeros between the ranges are written, too: old contents must not show.
-            ranges.clear();
-        }
+        };
         let is_ordered = self.ordered.is_some();
         if let Some(ordered) = &mut self.ordered {
             if ordered.is_next(index) {
@@ -336,14 +340,12 @@ impl Store<'_> {
         });
     }
 
-    /// Closes the open files of an item, removing its data unless `keep`. Returns its path.
-    fn close(&mut self, id: EntryId, keep: bool) -> String {
-        let planned = self.plans.remove(&id).map(|plan| plan.path());
-        let opened = self.files.remove(&id).map(|file| {
+    /// Closes the open files of an item, removing its data unless `keep`.
+    fn close(&mut self, id: EntryId, keep: bool) {
+        self.plans.remove(&id);
+        if let Some(file) = self.files.remove(&id) {
             file.close(keep);
-            file.path()
-        });
-        opened.or(planned).unwrap_or_default()
+        }
     }
 
     /// Gives a job to the disk engine, with the purpose by which its completion is handled.

@@ -477,6 +477,7 @@ impl<'a> Executor<'a> {
             Action::Placed(place) => {
                 let _ = self.placed.set(place);
             }
+            Action::InPlace { path } => outside.events.push(Event::InPlace { path: path_text(&path) }),
             Action::Running(running) => outside.events.push(Event::of_running(running.as_ref())),
             Action::ConnectionLost { connection } => {
                 let end = state.early_ends.remove(&connection).unwrap_or(EarlyEnd::AtReceiver);

@@ -7,6 +7,7 @@
 //! | [`verdict`] | verdicts, and failures of items that cannot be made |
 //! | [`facts`] | state of the destination, as the decision asks for it |
 //! | `device` | the file that is written into a device |
+//! | `in_place` | files that are written at their place |
 //! | `equality` | comparison of an item with what has its name |
 //! | `journal` | digests of whole files, from the journals of their blocks |
 //! | [`references`] | counterparts in reference directories |
@@ -14,6 +15,7 @@
 mod device;
 mod equality;
 pub mod facts;
+mod in_place;
 mod journal;
 pub mod references;
 #[cfg(test)]
@@ -28,6 +30,7 @@ use icdc_units::ByteCount;
 use self::device::into_device;
 use self::equality::{amendment, as_published, equal, is_newer, is_same_link, same_special};
 use self::facts::{Facts, Kind, Lookup, PublishedBy};
+use self::in_place::{is_in_place, is_torn, written_in_place};
 use self::journal::{renamed, whole_digest};
 use self::references::{find_basis, find_reference};
 use self::verdict::{Verdict, cannot_replace, is_in_the_way, name_exists};
@@ -60,13 +63,11 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
         // Verdicts from the destination would disclose names without leaving a trace.
         return Ok(EVERYTHING);
     }
-    if question == Question::Anything {
-        if let Some(verdict) = is_there(item, terms, facts) {
-            return Ok(verdict);
-        }
-        if let Some(kept) = is_kept(item, terms, facts) {
-            return Ok(Verdict::Keep(kept));
-        }
+    if question == Question::Anything
+        && let Some(verdict) = is_there(item, terms, facts).or_else(|| is_kept(item, terms, facts).map(Verdict::Keep))
+        && !is_torn(item, facts)
+    {
+        return Ok(verdict);
     }
     if question == Question::Attributes
         && facts.is_as_compared()
@@ -74,13 +75,16 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
     {
         match amendment(item, options, &stat, facts) {
             Some(amend) => return Ok(Verdict::Skip { amend }),
-            None if !options.verify => return Ok(ITSELF),
+            None if !options.verify && !options.in_place => return Ok(ITSELF),
             None => {}
         }
     }
     // The failure discloses no more than the one in making it does.
     if only_new && facts.stat().is_some() {
         return Ok(Verdict::Taken(name_exists(&facts.shown())));
+    }
+    if options.in_place && is_in_place(item, facts) {
+        return written_in_place(options, facts);
     }
     if question == Question::Anything
         && !(options.delete.is_some() && is_obstructed(facts))

@@ -1,5 +1,7 @@
 //! Actions for large files, which the executor carries out.
 
+use std::ops::Range;
+
 use icdc_protocol::block_map::{block_length, block_offset};
 use icdc_protocol::digest;
 use icdc_protocol::message::{Digest, EntryId, FileDigest, ItemEnd, Streamed};
@@ -47,6 +49,9 @@ pub enum Action<B> {
         id: EntryId,
         /// Length and time of a stream; `None` for a file, whose announcement has them.
         streamed: Option<Streamed>,
+        /// Blocks that are holes of the source, where the file is written at its place: what it has there
+        /// is cleared first.
+        holes: Vec<Range<u32>>,
     },
     /// Drop the page cache of the file, which is durable, and find the ranges that hold data on the
     /// medium. Answered by `on_data_found`.

@@ -12,8 +12,6 @@ pub(super) struct Context<B> {
     pub(super) actions: VecDeque<Action<B>>,
     /// Whether files are read back before they are stored.
     pub(super) verify: bool,
-    /// Whether files are written where they stay, so that each is made durable and read back by itself.
-    pub(super) in_place: bool,
     /// Whether the link has ended.
     pub(super) link_ended: bool,
     /// Number of times that the sender has answered a `Ready`, whoever asked.
@@ -33,8 +31,8 @@ pub(super) enum Presence {
 }
 
 impl<B> Context<B> {
-    pub(super) fn new(verify: bool, in_place: bool) -> Self {
-        Self { actions: VecDeque::new(), verify: verify || in_place, in_place, link_ended: false, confirmed: 0 }
+    pub(super) fn new(verify: bool) -> Self {
+        Self { actions: VecDeque::new(), verify, link_ended: false, confirmed: 0 }
     }
 
     pub(super) fn push(&mut self, action: Action<B>) {

@@ -13,6 +13,9 @@ pub struct Expected {
     /// Blocks that an earlier run has noted as durable, with their digests; each is compared with
     /// the medium. `None` for a file without any.
     pub held: Option<BlockMap>,
+    /// Whether it is written where it stays, as in a device or in the file that has its name: then it is
+    /// made durable by itself, whatever its length.
+    pub in_place: bool,
 }
 
 /// Length of a file whose blocks arrive: known, or that of a stream.

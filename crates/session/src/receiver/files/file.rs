@@ -23,6 +23,8 @@ pub(super) struct File<B> {
     id: EntryId,
     size: Size,
     sparse: bool,
+    /// Whether it is written where it stays, and made durable by itself.
+    in_place: bool,
     /// Number of blocks that an earlier run has left.
     held: u32,
     /// Number of leading bytes of a stream that were reported as durable.
@@ -90,10 +92,10 @@ enum Reason {
 impl<B> File<B> {
     /// A file whose blocks are expected; it is opened at once if an earlier run has left some.
     pub(super) fn new(id: EntryId, expected: Expected, context: &mut Context<B>) -> Self {
-        let Expected { length, sparse, held } = expected;
+        let Expected { length, sparse, held, in_place } = expected;
         let blocks = held.as_ref().map_or(0, BlockMap::count);
         let (size, phase) = (Size::new(length), Phase::Expected);
-        let mut file = Self { id, size, sparse, held: blocks, led: ByteCount::ZERO, pending: 0, phase };
+        let mut file = Self { id, size, sparse, in_place, held: blocks, led: ByteCount::ZERO, pending: 0, phase };
         if held.is_some() {
             file.open(held, context);
         }
@@ -331,7 +333,7 @@ impl<B> File<B> {
         self.pending -= 1;
         match (std::mem::replace(&mut self.phase, Phase::Ended), outcome) {
             (Phase::Finishing { blocks, digest }, Ok(()))
-                if !context.in_place && self.size.bytes() <= ByteCount::from(BLOCK_SIZE) =>
+                if !self.in_place && self.size.bytes() <= ByteCount::from(BLOCK_SIZE) =>
             {
                 // One block: made durable together with the small files.
                 let (id, streamed) = (self.id, self.size.streamed());
@@ -497,7 +499,13 @@ impl<B> File<B> {
             return self.give_up(Loss::DigestsDiffer, context);
         }
         self.pending += 1;
-        context.push(Action::Finish { id: self.id, streamed: self.size.streamed() });
+        let holes = if self.in_place { self.holes() } else { Vec::new() };
+        context.push(Action::Finish { id: self.id, streamed: self.size.streamed(), holes });
+    }
+
+    /// The blocks, all of which are known, that the source does not have: its holes.
+    fn holes(&mut self) -> Vec<Range<u32>> {
+        self.blocks().map(|blocks| blocks.map().missing().collect()).unwrap_or_default()
     }
 
     /// Reads the file back if that is wanted, otherwise stores it, after the last checkpoint.

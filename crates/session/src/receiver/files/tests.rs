@@ -54,7 +54,7 @@ struct Bench {
 impl Bench {
     /// A new file of `blocks` whole blocks without holes.
     fn new(blocks: u32) -> Self {
-        Self::of(Expected { length: Length::Known(whole(blocks)), sparse: false, held: None }, false)
+        Self::of(Expected { length: Length::Known(whole(blocks)), sparse: false, held: None, in_place: false }, false)
     }
 
     fn of(expected: Expected, verify: bool) -> Self {
@@ -100,7 +100,7 @@ impl Bench {
     /// The whole file is there, and its length and metadata are set.
     fn finished(mut self, blocks: u32) -> Self {
         self.files.on_end(end(blocks, digest(blocks)));
-        assert_eq!(self.actions(), [Action::Finish { id: ID, streamed: None }]);
+        assert_eq!(self.actions(), [Action::Finish { id: ID, streamed: None, holes: Vec::new() }]);
         self.files.on_finished(ID, Ok(()));
         self
     }
@@ -136,7 +136,7 @@ fn held(indexes: impl IntoIterator<Item = u32>, blocks: u32) -> Expected {
     for index in indexes {
         held.insert(index, value(index)).unwrap();
     }
-    Expected { length: Length::Known(whole(blocks)), sparse: false, held: Some(held) }
+    Expected { length: Length::Known(whole(blocks)), sparse: false, held: Some(held), in_place: false }
 }
 
 fn stored(blocks: u32) -> Action<u32> {
@@ -197,7 +197,7 @@ fn the_end_may_come_before_blocks_and_even_before_the_file_is_open() {
     bench.write(0);
     assert_eq!(bench.actions(), [written(0)], "block 1 is not written");
     bench.write(1);
-    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None }]);
+    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None, holes: Vec::new() }]);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_block_that_comes_twice_counts_once() {
     assert_eq!(bench.actions(), [written(0)]);
     bench.take(1);
     bench.block(1);
-    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None }]);
+    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None, holes: Vec::new() }]);
 }
 
 #[test]
@@ -222,11 +222,12 @@ fn a_block_beyond_the_end_is_nothing() {
 fn one_block_needs_neither_journal_nor_sync_of_its_own() {
     for size in [ByteCount::new(5000), BLOCK] {
         let mut bench =
-            Bench::of(Expected { length: Length::Known(size), sparse: false, held: None }, true).opened_by(0);
+            Bench::of(Expected { length: Length::Known(size), sparse: false, held: None, in_place: false }, true)
+                .opened_by(0);
         let digest = FileDigest::Blake3(root(size.as_u64(), &[value(0)]).unwrap());
         bench.files.on_end(end(1, digest));
         bench.write(0);
-        assert_eq!(bench.actions(), [written(0), Action::Finish { id: ID, streamed: None }]);
+        assert_eq!(bench.actions(), [written(0), Action::Finish { id: ID, streamed: None, holes: Vec::new() }]);
         bench.files.on_finished(ID, Ok(()));
         bench.ends(&[Action::Stored { id: ID, digest, unsynced: size, streamed: None }]);
     }
@@ -234,16 +235,17 @@ fn one_block_needs_neither_journal_nor_sync_of_its_own() {
 
 #[test]
 fn a_file_in_place_is_synced_and_read_back_whatever_its_length() {
-    let mut bench = Bench { files: Files::in_place() };
+    let mut bench = Bench { files: Files::new(true) };
     bench.files.on_confirmed();
-    bench.files.expect(ID, Expected { length: Length::Known(ByteCount::new(5000)), sparse: false, held: None });
+    let length = Length::Known(ByteCount::new(5000));
+    bench.files.expect(ID, Expected { length, sparse: false, held: None, in_place: true });
     bench.block(0);
     assert_eq!(bench.actions(), [Action::Open { id: ID }]);
     bench.files.on_opened(ID, Ok(Opened { journaled: false, needs_sender: false }));
     let digest = FileDigest::Blake3(root(5000, &[value(0)]).unwrap());
     bench.files.on_end(end(1, digest));
     bench.write(0);
-    assert_eq!(bench.actions(), [written(0), Action::Finish { id: ID, streamed: None }]);
+    assert_eq!(bench.actions(), [written(0), Action::Finish { id: ID, streamed: None, holes: Vec::new() }]);
     bench.files.on_finished(ID, Ok(()));
     assert_eq!(bench.actions(), [Action::Sync { id: ID }]);
     bench.files.on_synced(ID, Ok(()));
@@ -253,6 +255,23 @@ fn a_file_in_place_is_synced_and_read_back_whatever_its_length() {
     assert_eq!(bench.actions(), [], "it is not stored before it is compared");
     bench.files.on_compared(ID, 0, false);
     bench.ends(&[Action::Lost { id: ID, loss: Loss::ReadBackDiffers, keep: false }]);
+}
+
+#[test]
+fn what_a_file_in_place_has_in_the_holes_of_the_source_is_named() {
+    for (in_place, holes) in [(true, vec![1..2, 3..4]), (false, Vec::new())] {
+        let expected = Expected { length: Length::Known(whole(4)), sparse: true, held: None, in_place };
+        let mut bench = Bench::of(expected, false).opened_by(0);
+        bench.take_first();
+        bench.take(2);
+        let mut map = BlockMap::new(whole(4).as_u64());
+        for index in [0, 2] {
+            map.insert(index, value(index)).unwrap();
+        }
+        let map = digest_like(&FileDigest::SparseMap([0; 32]), &map);
+        bench.files.on_end(end(2, map.unwrap()));
+        assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None, holes }]);
+    }
 }
 
 #[test]

@@ -60,6 +60,13 @@ impl Sender {
                 }
                 Ok(())
             }
+            Message::InPlace { id } => {
+                // Once for each item, or a receiver could fill the user's terminal.
+                if let Some(path) = self.ledger.begin_in_place(id) {
+                    self.actions.push_back(Action::InPlace { path });
+                }
+                Ok(())
+            }
             Message::Placed(place) => {
                 self.actions.push_back(Action::Placed(place));
                 Ok(())

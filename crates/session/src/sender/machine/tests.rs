@@ -331,6 +331,22 @@ fn blocks_that_the_receiver_holds_are_not_read_but_may_be_asked_for_again() {
 }
 
 #[test]
+fn a_file_that_the_receiver_writes_in_place_is_told_once() {
+    let mut sender = sender();
+    let id = sender.announce(file(LARGE));
+    sender.on_scanned(NOW);
+    sender.on_message(NOW, wants(id, vec![Want::Difference]));
+    actions(&mut sender);
+    for told in [true, false] {
+        sender.on_message(NOW, Message::InPlace { id });
+        let expected = if told { vec![Action::InPlace { path: b"file".to_vec() }] } else { Vec::new() };
+        assert_eq!(actions(&mut sender), expected);
+    }
+    sender.on_message(NOW, Message::InPlace { id: id + 1 });
+    assert_eq!(actions(&mut sender), []);
+}
+
+#[test]
 fn a_stream_is_read_behind_what_the_receiver_holds_of_it() {
     let mut sender = sender();
     sender.continue_stream(BLOCK_SIZE as u64);

@@ -309,7 +309,7 @@ impl Data {
                 let outcome = self.note(id, &blocks, env);
                 self.files.on_noted(id, outcome);
             }
-            Action::Finish { id, streamed } => {
+            Action::Finish { id, streamed, .. } => {
                 let outcome = self.finish(id, streamed, env);
                 self.files.on_finished(id, outcome);
             }

@@ -285,6 +285,7 @@ impl SenderEnd {
                 | Action::Noticed(_)
                 | Action::Removed(_)
                 | Action::Running(_)
+                | Action::InPlace { .. }
                 | Action::Placed(_)
                 | Action::Problem(_) => {}
                 Action::ConnectionLost { connection } => {

@@ -35,6 +35,8 @@ impl FileExecutor<'_> {
         let references = self.references_of(examination.id);
         let named_basis = self.has_named_basis(examination.id);
         let compared = self.compared.remove(&examination.id);
+        // Its lock would be waited for.
+        self.claimed.remove(&examination.id);
         let item = self.item(examination.id)?;
         let (directory, name) = self.target(item)?;
         let occupant = self.run.is_none().then(|| Occupant::of(directory, &name));

@@ -13,8 +13,9 @@ use icdc_units::ByteCount;
 use super::super::candidates::FoundFile;
 use super::super::failure::{self, Failure};
 use super::super::file_identity::FileIdentity;
+use super::super::in_place;
 use super::super::kept_times::KeptTimes;
-use super::super::large_file::Continued;
+use super::super::large_file::{Claimed, Continued};
 use super::super::leftovers::{self, FileJournal};
 use super::super::renames::Renames;
 use super::super::run_log::RunLog;
@@ -59,8 +60,8 @@ pub(super) struct Examiner<'a> {
     device: Option<ByteCount>,
     /// Place from which the sender continues a stream; `None` where streams are not kept unfinished.
     stream_from: Option<ByteCount>,
-    /// Unfinished file of an earlier run that was claimed.
-    pub(super) claimed: Option<Continued>,
+    /// Unfinished file of an earlier run that was claimed, or the existing file that is written at its place.
+    pub(super) claimed: Option<Claimed>,
 }
 
 impl<'a> Examiner<'a> {
@@ -250,8 +251,27 @@ impl Facts for Examiner<'_> {
         if cleared && !leftovers::punch_missing_blocks(&file, &held).is_ok_and(|cleared| cleared) {
             return Ok(None);
         }
-        self.claimed = Some(Continued { staging, file, journal });
+        self.claimed = Some(Claimed::Part(Continued { staging, file, journal }));
         Ok(Some(held))
+    }
+
+    fn is_torn(&mut self) -> bool {
+        self.stat();
+        self.found.is_some_and(|found| in_place::is_torn(self.directory, self.name, &found))
+    }
+
+    fn claim_in_place(&mut self, is_dry: bool) -> Result<Option<BlockMap>, Failure> {
+        let header = header(self.item, self.name);
+        if !is_dry {
+            // What an earlier run was to replace it with takes room, and is not needed.
+            let left = leftovers::find_part(self.directory, self.name, self.whose, &header, self.waits)?;
+            left.part.iter().for_each(|(staging, _)| leftovers::discard(self.directory, *staging));
+        }
+        let owner = self.item.entry.owner.filter(|_| self.preserve.owner).map(|(user, _)| user);
+        let target = in_place::Target { directory: self.directory, name: self.name, owner };
+        let (found, held) = in_place::claim(&target, &header, self.waits, is_dry)?;
+        self.claimed = (!is_dry).then_some(Claimed::InPlace(found));
+        Ok(held)
     }
 
     fn claim_stream(&mut self) -> Result<Option<BlockMap>, Failure> {
@@ -264,7 +284,7 @@ impl Facts for Examiner<'_> {
                 break;
             }
         }
-        let (Some(claimed), true) = (&mut self.claimed, first.bytes() == from.as_u64()) else {
+        let (Some(Claimed::Part(claimed)), true) = (&mut self.claimed, first.bytes() == from.as_u64()) else {
             self.claimed = None;
             let there = first.bytes();
             return Err(Failure::Passing(format!(

@@ -5,7 +5,7 @@ use icdc_protocol::message::EntryId;
 use icdc_session::receiver::book::action::Basis;
 
 use super::super::jobs::StoreJob;
-use super::super::large_file::Plan;
+use super::super::large_file::{Claimed, Plan};
 use super::FileExecutor;
 use super::facts::header;
 
@@ -16,16 +16,23 @@ impl FileExecutor<'_> {
         if let Some(basis) = basis {
             self.expect_basis(id, held.clone(), basis);
         }
-        let continued = self.claimed.remove(&id).zip(held);
+        let claimed = self.claimed.remove(&id);
         let (Some(store), Ok(item)) = (&self.store, self.item(id)) else { return };
         let Ok((directory, name)) = self.target(item) else { return };
         let header = header(item, &name);
         let mut plan = Box::new(Plan::new(item.entry.clone(), directory.clone(), name, header, self.locked()));
         self.shared.large_files.expect(id, plan.length());
-        let held = continued.map(|(continued, held)| {
-            plan.continue_with(continued);
-            held
-        });
+        let held = match (claimed, held) {
+            (Some(Claimed::InPlace(found)), held) => {
+                plan.write_in_place(found, item.path.clone(), held.is_some());
+                held
+            }
+            (Some(Claimed::Part(continued)), Some(held)) => {
+                plan.continue_with(continued);
+                Some(held)
+            }
+            (Some(Claimed::Part(_)), None) | (None, _) => None,
+        };
         // The store knows the file before its first block can be requested.
         let _ = store.send(StoreJob::Expect { plan, held });
     }

@@ -51,6 +51,23 @@ pub trait Facts {
     /// If another process continues to write it.
     fn claim_part(&mut self, cleared: bool) -> Result<Option<BlockMap>, Failure>;
 
+    /// Whether an interrupted run has left the file that has the item's name with parts of its old and of
+    /// its new contents, as it was written at its place.
+    fn is_torn(&mut self) -> bool {
+        false
+    }
+
+    /// Checks that the file that has the item's name may be written at its place, waits for another process
+    /// that does so, and gives the blocks that an earlier run has made durable in it, if its journal is about
+    /// this version of the source; only checks with `is_dry`.
+    ///
+    /// # Errors
+    /// It may not be written at its place, or another process continues to write it.
+    fn claim_in_place(&mut self, is_dry: bool) -> Result<Option<BlockMap>, Failure> {
+        let _ = is_dry;
+        Err(format!("{}: cannot be written in place", self.shown()).into())
+    }
+
     /// Takes the unfinished stream that an earlier session left, if the sender continues it, and gives its
     /// leading blocks up to the place where the sender begins; `None` if it begins a new one.
     ///

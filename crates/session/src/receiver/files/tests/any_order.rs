@@ -48,6 +48,8 @@ enum Job {
 #[derive(Default)]
 struct OnDisk {
     blocks: u32,
+    /// Whether it is written where it stays.
+    in_place: bool,
     written: BTreeSet<u32>,
     /// Blocks that were written when the sync in progress was requested.
     syncing: BTreeSet<u32>,
@@ -57,6 +59,13 @@ struct OnDisk {
     note_failed: bool,
     read: BTreeSet<u32>,
     ends: u32,
+}
+
+impl OnDisk {
+    /// Whether the file has a journal: it is made durable by itself.
+    fn is_journaled(&self) -> bool {
+        self.blocks > 1 || self.in_place
+    }
 }
 
 struct World {
@@ -88,10 +97,12 @@ impl World {
                 BTreeSet::new()
             };
             let expected = if held.is_empty() {
-                Expected { length: Length::Known(whole(blocks)), sparse: false, held: None }
+                Expected { length: Length::Known(whole(blocks)), sparse: false, held: None, in_place: false }
             } else {
                 super::held(held.iter().copied(), blocks)
             };
+            let in_place = dice.once_in(4);
+            let expected = Expected { in_place, ..expected };
             machine.expect(id, expected);
             let missing = (0..blocks).filter(|index| !held.contains(index));
             arrivals.extend(missing.clone().map(|index| Arrival::Block(id, index)));
@@ -102,8 +113,14 @@ impl World {
                 1 => FileEnd { id, ..given_up(false) },
                 _ => FileEnd { id, ..end(sent, digest(blocks)) },
             }));
-            let on_disk =
-                OnDisk { blocks, written: held.clone(), durable: held.clone(), noted: held, ..OnDisk::default() };
+            let on_disk = OnDisk {
+                blocks,
+                in_place,
+                written: held.clone(),
+                durable: held.clone(),
+                noted: held,
+                ..OnDisk::default()
+            };
             files.insert(id, on_disk);
         }
         let fails = [usize::MAX, 30, 8][dice.below(3)];
@@ -169,7 +186,7 @@ impl World {
                 file.ends += 1;
                 ends[0] += 1;
                 assert_eq!(file.written.len() as u32, file.blocks, "stored without all of its blocks");
-                if file.blocks > 1 {
+                if file.is_journaled() {
                     assert_eq!(file.durable.len() as u32, file.blocks, "stored and not durable");
                     assert!(!verify || file.read.len() as u32 == file.blocks, "stored and not read back");
                 }
@@ -183,7 +200,7 @@ impl World {
             Action::Left { .. } => {
                 file.ends += 1;
                 ends[2] += 1;
-                if file.blocks > 1 && !file.sync_failed && !file.note_failed {
+                if file.is_journaled() && !file.sync_failed && !file.note_failed {
                     assert_eq!(file.written, file.durable, "what has arrived is not durable");
                     assert_eq!(file.durable, file.noted, "what is durable is not noted");
                 }
@@ -227,7 +244,7 @@ impl World {
     fn carry_out(&mut self, action: Action<u32>, outcome: Result<(), Failure>) {
         match action {
             Action::Open { id } => {
-                let journaled = self.files[&id].blocks > 1;
+                let journaled = self.files[&id].is_journaled();
                 let needs_sender = journaled && self.files[&id].noted.is_empty() && self.dice.once_in(5);
                 self.machine.on_opened(id, outcome.map(|()| Opened { journaled, needs_sender }));
             }

@@ -14,14 +14,14 @@ fn who_had_to_wait_stores_nothing_before_its_sender_has_answered() {
     bench.write(0);
     assert_eq!(bench.actions(), []);
     bench.files.on_confirmed();
-    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None }]);
+    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None, holes: Vec::new() }]);
 }
 
 #[test]
 fn an_answer_to_an_earlier_question_tells_nothing() {
     let mut files = Files::new(false);
     for (id, question) in [(1, 2), (2, 4)] {
-        files.expect(id, Expected { length: Length::Known(whole(1)), sparse: false, held: None });
+        files.expect(id, Expected { length: Length::Known(whole(1)), sparse: false, held: None, in_place: false });
         files.on_block(id, 0, value(0), 0);
         files.on_end(FileEnd { id, blocks: 1, outcome: Ok(digest(1)) });
         files.on_opened(id, Ok(Opened { journaled: false, needs_sender: true }));
@@ -35,11 +35,11 @@ fn an_answer_to_an_earlier_question_tells_nothing() {
     files.on_confirmed();
     assert_eq!(finishes(&mut files), [], "that was the answer to the session's own Ready");
     files.on_confirmed();
-    assert_eq!(finishes(&mut files), [Action::Finish { id: 1, streamed: None }]);
+    assert_eq!(finishes(&mut files), [Action::Finish { id: 1, streamed: None, holes: Vec::new() }]);
     files.on_confirmed();
     assert_eq!(finishes(&mut files), [], "that was the answer to a question of the book");
     files.on_confirmed();
-    assert_eq!(finishes(&mut files), [Action::Finish { id: 2, streamed: None }]);
+    assert_eq!(finishes(&mut files), [Action::Finish { id: 2, streamed: None, holes: Vec::new() }]);
 }
 
 #[test]

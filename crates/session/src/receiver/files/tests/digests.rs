@@ -28,25 +28,29 @@ fn the_holes_of_a_sparse_file_are_zeros() {
     for announced in [standard, FileDigest::SparseMap(sparse_map(size, [(1, value(1))]))] {
         for sparse in [true, false] {
             let mut bench =
-                Bench::of(Expected { length: Length::Known(whole(3)), sparse, held: None }, false).opened_by(1);
+                Bench::of(Expected { length: Length::Known(whole(3)), sparse, held: None, in_place: false }, false)
+                    .opened_by(1);
             bench.actions();
             bench.write(1);
             bench.files.on_end(end(1, announced));
             let differs = Action::Lost { id: ID, loss: Loss::DigestsDiffer, keep: false };
-            assert_eq!(bench.actions(), [if sparse { Action::Finish { id: ID, streamed: None } } else { differs }]);
+            assert_eq!(
+                bench.actions(),
+                [if sparse { Action::Finish { id: ID, streamed: None, holes: Vec::new() } } else { differs }]
+            );
         }
     }
 }
 
 #[test]
 fn a_file_of_nothing_but_holes_is_opened_by_its_end() {
-    let expected = Expected { length: Length::Known(whole(2)), sparse: true, held: None };
+    let expected = Expected { length: Length::Known(whole(2)), sparse: true, held: None, in_place: false };
     let mut bench = Bench::of(expected, false);
     let announced = FileDigest::SparseMap(sparse_map(whole(2).as_u64(), []));
     bench.files.on_end(end(0, announced));
     assert_eq!(bench.actions(), [Action::Open { id: ID }]);
     bench.files.on_opened(ID, Ok(OPENED));
-    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None }]);
+    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None, holes: Vec::new() }]);
     bench.files.on_finished(ID, Ok(()));
     assert_eq!(bench.actions(), [Action::Sync { id: ID }], "length and metadata have to be durable");
     bench.files.on_synced(ID, Ok(()));
@@ -61,12 +65,16 @@ fn so_many_zeros_are_not_hashed() {
     let (standard, map) = (FileDigest::Blake3([1; 32]), sparse_map(size.as_u64(), [(0, value(0))]));
     for (announced, good) in [(standard, false), (FileDigest::SparseMap(map), true)] {
         let mut bench =
-            Bench::of(Expected { length: Length::Known(size), sparse: true, held: None }, false).opened_by(0);
+            Bench::of(Expected { length: Length::Known(size), sparse: true, held: None, in_place: false }, false)
+                .opened_by(0);
         bench.actions();
         bench.write(0);
         bench.files.on_end(end(1, announced));
         let differs = Action::Lost { id: ID, loss: Loss::DigestsDiffer, keep: false };
-        assert_eq!(bench.actions(), [if good { Action::Finish { id: ID, streamed: None } } else { differs }]);
+        assert_eq!(
+            bench.actions(),
+            [if good { Action::Finish { id: ID, streamed: None, holes: Vec::new() } } else { differs }]
+        );
     }
 }
 
@@ -76,7 +84,8 @@ fn blocks_and_holes_with_data_are_read_back() {
     let announced = FileDigest::SparseMap(sparse_map(size, [(1, value(1)), (3, value(3))]));
     for good in [true, false] {
         let mut bench =
-            Bench::of(Expected { length: Length::Known(whole(5)), sparse: true, held: None }, true).opened_by(1);
+            Bench::of(Expected { length: Length::Known(whole(5)), sparse: true, held: None, in_place: false }, true)
+                .opened_by(1);
         bench.block(3);
         bench.actions();
         bench.write(1);
@@ -104,7 +113,8 @@ fn blocks_and_holes_with_data_are_read_back() {
 #[test]
 fn a_run_that_ends_while_it_reads_back_goes_on_from_there() {
     let mut bench =
-        Bench::of(Expected { length: Length::Known(whole(2)), sparse: false, held: None }, true).opened_by(0);
+        Bench::of(Expected { length: Length::Known(whole(2)), sparse: false, held: None, in_place: false }, true)
+            .opened_by(0);
     bench.actions();
     bench.write(0);
     bench.take(1);

@@ -15,7 +15,7 @@ fn held_blocks_are_compared_before_a_file_is_complete() {
     bench.files.on_compared(ID, 2, true);
     assert_eq!(bench.actions(), []);
     bench.files.on_compared(ID, 0, true);
-    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None }]);
+    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None, holes: Vec::new() }]);
     bench.files.on_finished(ID, Ok(()));
     bench.noting([1]).ends(&[Action::Durable(BLOCK), stored(3)]);
 }
@@ -48,7 +48,7 @@ fn a_held_block_that_is_damaged_comes_in_addition_to_the_others() {
             assert_eq!(bench.actions(), []);
         }
         bench.take(0);
-        assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None }]);
+        assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None, holes: Vec::new() }]);
         bench.files.on_finished(ID, Ok(()));
         bench.noting([2, 0]).ends(&[Action::Durable(whole(2)), stored(3)]);
     }

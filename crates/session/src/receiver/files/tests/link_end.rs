@@ -29,7 +29,8 @@ fn a_file_that_is_complete_when_the_link_ends_is_stored() {
 #[test]
 fn of_one_block_nothing_is_kept_when_the_link_ends() {
     let size = ByteCount::new(5000);
-    let mut bench = Bench::of(Expected { length: Length::Known(size), sparse: false, held: None }, false);
+    let mut bench =
+        Bench::of(Expected { length: Length::Known(size), sparse: false, held: None, in_place: false }, false);
     bench.block(0);
     bench.files.on_opened(ID, Ok(Opened { journaled: false, needs_sender: false }));
     bench.write(0);

@@ -5,7 +5,7 @@ use icdc_protocol::message::{StreamEnd, Streamed};
 
 use super::*;
 
-const STREAM: Expected = Expected { length: Length::Stream, sparse: false, held: None };
+const STREAM: Expected = Expected { length: Length::Stream, sparse: false, held: None, in_place: false };
 
 /// A stream of which one whole block is written.
 fn begun() -> Bench {
@@ -33,7 +33,10 @@ fn a_stream_is_as_long_as_its_end_says() {
         bench.files.on_end(ended(size, 2));
         assert_eq!(bench.actions(), [], "a block is not written");
         bench.files.on_written(ID, 1, Ok(()), Time::ORIGIN);
-        assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: Some(ended(size, 2).streamed) }]);
+        assert_eq!(
+            bench.actions(),
+            [Action::Finish { id: ID, streamed: Some(ended(size, 2).streamed), holes: Vec::new() }]
+        );
     }
 }
 
@@ -43,7 +46,7 @@ fn an_empty_stream_has_no_block() {
     bench.files.on_end(ended(0, 0));
     assert_eq!(bench.actions(), [Action::Open { id: ID }]);
     bench.files.on_opened(ID, Ok(Opened { journaled: false, needs_sender: false }));
-    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: Some(ended(0, 0).streamed) }]);
+    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: Some(ended(0, 0).streamed), holes: Vec::new() }]);
 }
 
 /// A sender that tells another length than its blocks have, or none.
@@ -81,7 +84,7 @@ fn what_is_durable_from_the_start_is_reported_up_to_the_first_gap() {
     bench.take(1);
     let end = ended(whole(3).as_u64(), 3);
     bench.files.on_end(end.clone());
-    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: Some(end.streamed) }]);
+    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: Some(end.streamed), holes: Vec::new() }]);
     bench.files.on_finished(ID, Ok(()));
     let mut bench = bench.noting([1]);
     assert_eq!(bench.actions()[..2], [Action::Durable(BLOCK), led(3)]);
@@ -103,5 +106,5 @@ fn a_stream_that_is_continued_has_its_first_blocks_compared_and_the_rest_sent() 
     bench.files.on_compared(ID, 0, true);
     assert_eq!(bench.actions(), []);
     bench.files.on_compared(ID, 1, true);
-    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: Some(end.streamed) }]);
+    assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: Some(end.streamed), holes: Vec::new() }]);
 }

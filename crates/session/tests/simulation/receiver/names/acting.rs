@@ -411,7 +411,7 @@ impl Names {
             mtime: (item.entry.mtime_seconds, item.entry.mtime_nanos),
             claimed,
         };
-        let expected = Expected { length, sparse, held };
+        let expected = Expected { length, sparse, held, in_place: false };
         reports.push(Report::Expect { id, plan: Box::new(plan), expected, existing });
     }
 }

@@ -45,6 +45,10 @@ pub(super) struct Known {
     pub(super) named_basis: bool,
     /// Size of the device into which the item is written.
     pub(super) device: Option<ByteCount>,
+    /// Whether the file that has the name was left with parts of its old and of its new contents.
+    pub(super) is_torn: bool,
+    /// Blocks that an earlier run has left in the file that has the name, or why that may not be written.
+    pub(super) in_place: Option<Result<BlockMap, &'static str>>,
 }
 
 impl Facts for Known {
@@ -65,6 +69,12 @@ impl Facts for Known {
     }
     fn device(&self) -> Option<ByteCount> {
         self.device
+    }
+    fn is_torn(&mut self) -> bool {
+        self.is_torn
+    }
+    fn claim_in_place(&mut self, _: bool) -> Result<Option<BlockMap>, Failure> {
+        self.in_place.take().transpose().map_err(Failure::from)
     }
     fn special(&mut self) -> Option<Special> {
         self.special

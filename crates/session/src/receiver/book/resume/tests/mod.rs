@@ -4,6 +4,7 @@
 
 mod device;
 mod existing;
+mod in_place;
 mod journal;
 mod known;
 mod reference;
