@@ -21,7 +21,6 @@ mod refusals;
 mod stream;
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,7 +34,7 @@ use icdc_transfer::{NameList, UserCeiling};
 
 use self::connection::connection;
 use self::ends::{receiving, sending, snapshot};
-use self::output::{Output, Progress, SummaryPlace, metrics, progress, result_file};
+use self::output::{Output, SummaryPlace, metrics, progress, result_file};
 use self::places::{missing_source, refuse_forgotten_colon};
 use self::refusals::{
     refuse_backups, refuse_devices, refuse_directories, refuse_equality, refuse_mode_changes, refuse_without_effect,
@@ -156,10 +155,7 @@ fn output_of(arguments: &CopyArguments, is_stream: bool) -> anyhow::Result<Outpu
         dry_run: arguments.dry_run,
         verbose: arguments.verbose,
         quiet: arguments.quiet,
-        progress: match arguments.quiet {
-            true => Progress::Off,
-            false => progress(arguments.progress, std::io::stderr().is_terminal()),
-        },
+        progress: progress(arguments),
         report: arguments.report.as_deref().map(|path| result_file(path, "--report")).transpose()?,
         metrics: metrics(arguments.metrics.clone(), arguments.metrics_push.clone(), arguments.metrics_interval),
         summary: match (arguments.quiet, is_stream) {

@@ -100,11 +100,6 @@ pub(crate) fn watch_copy(by: StoppedBy, stop: &StopSignal, console: &Console, an
     tell_unwatched(watch_for(by.signals(), stop, console, announcement, exit::INTERRUPTED), console);
 }
 
-/// As [`watch_copy`], for a command that its user stops.
-pub(crate) fn watch_with_terminal(stop: &StopSignal, console: &Console, announcement: &'static str) {
-    watch_copy(StoppedBy::Terminal, stop, console, announcement);
-}
-
 /// Hands the signals that stop a copy, and SIGUSR1, to `hand_on` on a thread of its own, until this is dropped.
 pub(crate) struct HandedOn(Handle);
 

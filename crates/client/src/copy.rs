@@ -42,14 +42,16 @@ pub fn copy(
 ) -> Result<Summary, CopyError> {
     icdc_tcp::raise_descriptor_limit();
     sender::check_choice(&options.send.choice).map_err(|error| CopyError::Usage(error.to_string()))?;
-    let unfinished = UnfinishedFiles::default();
-    let noting = unfinished.noting(events);
-    let copied = dispatch(sources, destination, options, &noting, stop);
+    let unfinished = options.receive.in_place.then(UnfinishedFiles::default);
+    let noting = unfinished.as_ref().map(|unfinished| unfinished.noting(events));
+    let copied = dispatch(sources, destination, options, noting.as_ref().unwrap_or(events), stop);
     copied.map_err(|error| match error {
         error if options.has_stream() => error.of_stream(options.input.as_ref().is_some_and(Input::is_kept)),
         error if options.receive.write_device => error.of_device(),
-        error if options.receive.in_place => error.of_files(&unfinished.paths()),
-        error => error,
+        error => match &unfinished {
+            Some(unfinished) => error.of_files(&unfinished.paths()),
+            None => error,
+        },
     })
 }
 

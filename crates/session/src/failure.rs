@@ -25,6 +25,15 @@ impl Failure {
         Self::Passing(self.into_reason())
     }
 
+    /// This failure, for a reason that `change` makes of its own.
+    #[must_use]
+    pub fn map_reason(self, change: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Final(reason) => Self::Final(change(reason)),
+            Self::Passing(reason) => Self::Passing(change(reason)),
+        }
+    }
+
     /// Whether running the same command again may succeed.
     #[must_use]
     pub fn is_passing(&self) -> bool {

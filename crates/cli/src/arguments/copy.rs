@@ -438,6 +438,13 @@ pub(crate) struct CopyArguments {
     pub(crate) verbose: bool,
 }
 
+impl CopyArguments {
+    /// These arguments without files and other places for results.
+    pub(crate) fn without_results(self) -> Self {
+        Self { report: None, receipt: None, metrics: None, metrics_push: None, ..self }
+    }
+}
+
 /// Value of `--if-running`: what to do while another process is writing the same copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum IfRunningMode {

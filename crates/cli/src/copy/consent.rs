@@ -23,13 +23,5 @@ pub(super) fn listing(arguments: &CopyArguments) -> anyhow::Result<Option<CopyAr
         "--delete-excluded deletes what the rules exclude as well: see by --dry-run what that is, then give --yes (on a \
          terminal, icdc lists it and asks)"
     );
-    let arguments = arguments.clone();
-    Ok(Some(CopyArguments {
-        dry_run: true,
-        report: None,
-        receipt: None,
-        metrics: None,
-        metrics_push: None,
-        ..arguments
-    }))
+    Ok(Some(CopyArguments { dry_run: true, ..arguments.clone().without_results() }))
 }

@@ -12,10 +12,10 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead as _, BufReader, IsTerminal as _, Read, stderr};
+use std::io::{BufRead as _, BufReader, Read};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, anyhow, ensure};
@@ -30,6 +30,7 @@ use crate::console::Console;
 use crate::copy::summary;
 use crate::exit;
 use crate::plan::CopyPlan;
+use crate::plan::output::{Progress, progress};
 use crate::signals::HandedOn;
 use crate::values::{OneOfSeveral, copy_name};
 
@@ -66,46 +67,29 @@ pub(super) fn run(
         Ok(destinations) => destinations,
         Err(error) => return console.give_up(&error, exit::USAGE),
     };
-    let shows_progress = !arguments.quiet
-        && match arguments.progress {
-            ProgressMode::Auto => stderr().is_terminal(),
-            mode => mode == ProgressMode::Always,
-        };
+    let progress = progress(arguments);
     let running = Running::default();
     let others = running.clone();
     let handed_on = HandedOn::start(move |signal| others.signal(signal));
     let handed_on = handed_on.inspect_err(|error| console.complain(&format!("signals cannot be watched: {error}")));
-    let started = start(destinations.len(), shows_progress, &running);
-    let children = match started {
+    let children = match start(destinations.len(), progress != Progress::Off, &running) {
         Ok(children) => children,
         Err(error) => return console.give_up(&error, exit::FAILED),
     };
-    let bars = (shows_progress && stderr().is_terminal())
-        .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
+    let bars = (progress == Progress::Bar).then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
     let code = std::thread::scope(|scope| {
         let copies: Vec<_> = children
             .into_iter()
             .zip(&destinations)
-            .map(|(mut child, destination)| {
+            .map(|(child, destination)| {
                 let bar = bars.as_ref().map(|bars| bars.add(ProgressBar::new_spinner().with_style(words())));
                 if let Some(bar) = &bar {
                     console.set_bar(Some(bar.clone()));
                 }
                 let shown =
                     Shown { console, destination: destination.to_string(), place: summary::place(destination), bar };
-                let (output, errors) = (child.stdout.take(), child.stderr.take());
-                let mut child = ChildProcess::new(child);
                 let running = &running;
-                scope.spawn(move || {
-                    std::thread::scope(|scope| {
-                        scope.spawn(|| lines(output, |line| shown.result(line)));
-                        lines(errors, |line| shown.message(line));
-                    });
-                    if let Some(bar) = &shown.bar {
-                        bar.finish_and_clear();
-                    }
-                    running.ended(&mut child)
-                })
+                scope.spawn(move || shown.until_end(child, running))
             })
             .collect();
         copies.into_iter().map(|copy| copy.join().unwrap_or(exit::FAILED)).max().unwrap_or(exit::FAILED)
@@ -187,14 +171,14 @@ fn destinations(
     ensure!(different.len() == number, "--to: a destination is named twice");
     let make = |number| {
         let one = for_destination(arguments, number)?;
-        let checked = plan(CopyArguments { report: None, receipt: None, metrics: None, ..one })?;
+        let checked = plan(one.without_results())?;
         Ok(checked.destination)
     };
     (1..=number).map(make).collect()
 }
 
 /// Starts the copies, each with the words of this process's command line.
-fn start(number: usize, progress: bool, running: &Running) -> anyhow::Result<Vec<std::process::Child>> {
+fn start(number: usize, progress: bool, running: &Running) -> anyhow::Result<Vec<Child>> {
     let program = env::current_exe().context("the path of this program cannot be found out")?;
     let mut words = env::args_os().skip(1);
     let command = words.next().context("there is no command line")?;
@@ -273,6 +257,20 @@ impl Running {
 }
 
 impl Shown<'_> {
+    /// Shows the output of a copy until it has ended; returns its exit code.
+    fn until_end(&self, mut child: Child, running: &Running) -> u8 {
+        let (output, errors) = (child.stdout.take(), child.stderr.take());
+        let mut child = ChildProcess::new(child);
+        std::thread::scope(|scope| {
+            scope.spawn(|| lines(output, |line| self.result(line)));
+            lines(errors, |line| self.message(line));
+        });
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        running.ended(&mut child)
+    }
+
     /// Shows a line of the copy's standard output: an event, to which the destination is added, or text.
     fn result(&self, line: &str) {
         let show = || {

@@ -1,14 +1,14 @@
 //! Output of a copy: progress, result files and metrics.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use icdc_metrics::Gateway;
 use icdc_units::Span;
 
-use crate::arguments::ProgressMode;
+use crate::arguments::{CopyArguments, ProgressMode};
 
 /// Output of a copy: progress, messages, summary, report and metrics.
 pub(crate) struct Output {
@@ -67,8 +67,13 @@ pub(super) fn metrics(file: Option<PathBuf>, gateway: Option<Gateway>, interval:
     (file.is_some() || gateway.is_some()).then_some(MetricsOutput { file, gateway, interval })
 }
 
+/// Form of the progress that the arguments ask for, by where standard error leads.
+pub(crate) fn progress(arguments: &CopyArguments) -> Progress {
+    if arguments.quiet { Progress::Off } else { form(arguments.progress, stderr().is_terminal()) }
+}
+
 /// Form of the progress by `--progress`, and whether standard error is a terminal.
-pub(super) fn progress(mode: ProgressMode, terminal: bool) -> Progress {
+fn form(mode: ProgressMode, terminal: bool) -> Progress {
     match (mode, terminal) {
         (ProgressMode::Never, _) | (ProgressMode::Auto, false) => Progress::Off,
         (ProgressMode::Always, false) => Progress::Lines,
@@ -105,9 +110,9 @@ mod tests {
 
     #[test]
     fn progress_is_quiet_without_a_terminal() {
-        assert_eq!(progress(ProgressMode::Auto, false), Progress::Off);
-        assert_eq!(progress(ProgressMode::Always, false), Progress::Lines);
-        assert_eq!(progress(ProgressMode::Auto, true), Progress::Bar);
-        assert_eq!(progress(ProgressMode::Never, true), Progress::Off);
+        assert_eq!(form(ProgressMode::Auto, false), Progress::Off);
+        assert_eq!(form(ProgressMode::Always, false), Progress::Lines);
+        assert_eq!(form(ProgressMode::Auto, true), Progress::Bar);
+        assert_eq!(form(ProgressMode::Never, true), Progress::Off);
     }
 }

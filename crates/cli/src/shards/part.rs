@@ -21,6 +21,7 @@ use crate::arguments::{CopyArguments, IfRunningMode};
 use crate::clock::seconds_since_1970;
 use crate::console::{Console, printable};
 use crate::plan::CopyPlan;
+use crate::signals::StoppedBy;
 use crate::{copy, exit, signals};
 
 /// Sentence for a user who asks for a receipt of a shard.
@@ -49,7 +50,7 @@ pub(crate) fn run(arguments: &CopyArguments, directory: &Path, console: &Console
     match shards {
         Ok(shards) => {
             let stop = StopSignal::new();
-            signals::watch_with_terminal(&stop, console, copy::STOPPING);
+            signals::watch_copy(StoppedBy::Terminal, &stop, console, copy::STOPPING);
             let mut code = 0;
             for shard in shards {
                 if stop.is_requested() {

@@ -12,7 +12,7 @@ use crate::support::data::Noise;
 use crate::support::mounts::{LoopDevice, Mount};
 use crate::support::process::eventually;
 use crate::support::{
-    Ended, KIB, MIB, Route, RoutedSite, Signal, Site, Start, assert_no_leftovers, bytes_done, data, skip,
+    Ended, KIB, MIB, Route, RoutedSite, Run, Signal, Site, Start, assert_no_leftovers, bytes_done, data, skip,
 };
 
 /// Size of the devices: no multiple of a block nor of a page.
@@ -269,7 +269,7 @@ fn options_without_a_meaning_for_a_device_are_refused() {
 }
 
 /// Starts to write 20 MiB into the device, slowly, and waits until some of it is there.
-fn slowly(routed: &RoutedSite) -> crate::support::Run {
+fn slowly(routed: &RoutedSite) -> Run {
     data::file(&routed.path("source"), 20 * MIB, 5);
     let run = routed.start(&["--write-device", "--rate", "80mbit"], &["source"], "device");
     assert!(run.wait_for(|event| bytes_done(event) > 6 * MIB), "{}", run.stderr());
@@ -301,19 +301,25 @@ fn the_same_command_completes_a_device_after_a_kill() {
     }
 }
 
+/// Copies `later`, with an option, to the `place` that the copy `first` writes: that is refused with `--if-running fail`, and
+/// otherwise waits for its end.
+pub(crate) fn later_waits_for(first: Run, routed: &RoutedSite, option: &str, place: &str) -> Ended {
+    data::file(&routed.path("later"), 2 * MIB, 6);
+    let ended = routed.copy(&[option, "--if-running", "fail"], &["later"], place).expect_code(2);
+    assert!(ended.stderr.contains("another icdc"), "{ended}");
+    let second = routed.start(&[option], &["later"], place);
+    assert!(second.wait_for(|event| event["type"] == "running"), "{}", second.stderr());
+    first.finish().expect_code(0);
+    second.finish().expect_code(0)
+}
+
 #[test]
 fn another_icdc_that_writes_the_device_is_waited_for() {
     let routed = RoutedSite::new(Route::Local);
     let Some(device) = device(&routed.site) else { return };
     let before = contents(&device);
     let first = slowly(&routed);
-    data::file(&routed.path("later"), 2 * MIB, 6);
-    let ended = routed.copy(&["--write-device", "--if-running", "fail"], &["later"], "device").expect_code(2);
-    assert!(ended.stderr.contains("another icdc"), "{ended}");
-    let second = routed.start(&["--write-device"], &["later"], "device");
-    assert!(second.wait_for(|event| event["type"] == "running"), "{}", second.stderr());
-    first.finish().expect_code(0);
-    let ended = second.finish().expect_code(0);
+    let ended = later_waits_for(first, &routed, "--write-device", "device");
     let now = contents(&device);
     assert!(now[..2 * MIB as usize] == fs::read(routed.path("later")).unwrap(), "{ended}");
     let rest = 2 * MIB as usize..20 * MIB as usize;

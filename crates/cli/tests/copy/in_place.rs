@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::kill_process;
 
+use crate::block_devices::later_waits_for;
 use crate::support::compare::{inode, same_contents};
 use crate::support::daemon::Daemon;
 use crate::support::data::{Noise, age};
@@ -359,13 +360,7 @@ fn another_icdc_that_writes_the_file_is_waited_for() {
     let routed = different(Route::Local);
     let before = inode(routed.path("image"));
     let first = begun(&routed);
-    data::file(&routed.path("later"), 2 * MIB, 6);
-    let ended = routed.copy(&["--in-place", "--if-running", "fail"], &["later"], "image").expect_code(2);
-    assert!(ended.stderr.contains("another icdc"), "{ended}");
-    let second = routed.start(&["--in-place"], &["later"], "image");
-    assert!(second.wait_for(|event| event["type"] == "running"), "{}", second.stderr());
-    first.finish().expect_code(0);
-    let ended = second.finish().expect_code(0);
+    let ended = later_waits_for(first, &routed, "--in-place", "image");
     assert!(same_contents(&routed.path("later"), &routed.path("image")), "{ended}");
     assert_eq!(inode(routed.path("image")), before, "{ended}");
     assert_no_leftovers(routed.site.root());

@@ -9,58 +9,43 @@ use crate::support::daemon::location;
 use crate::support::process::eventually;
 use crate::support::{HERE, Site, Start};
 
-#[test]
-fn links_are_not_kept_by_an_end_that_does_not_follow_them() {
+/// Asserts that a copy with these words, of `image` or of `tree/`, is refused for this reason by an end with these
+/// features.
+fn assert_refused(features: Features, words: &[&str], destination: &str, reason: &str) {
     let site = Site::new();
     let server = Server::new(&site);
     std::fs::create_dir(site.path("tree")).unwrap();
-    let without = Features::from_bits(!Features::DIRECTORY_LINKS.bits());
+    std::fs::write(site.path("image"), "contents").unwrap();
     let ended = std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut peer = server.accept_request();
-            peer.say(Message::Accepted(without));
+            peer.say(Message::Accepted(features));
             peer.hear_end();
         });
-        site.copy(&["--keep-dirlinks", "tree/"]).arg(location(server.port(), "copy")).run()
+        site.copy(words).arg(location(server.port(), destination)).run()
     })
     .expect_code(3);
-    assert!(ended.to_string().contains("does not follow links to directories; upgrade icdc there"), "{ended}");
+    assert!(ended.to_string().contains(reason), "{ended}");
+}
+
+#[test]
+fn links_are_not_kept_by_an_end_that_does_not_follow_them() {
+    let without = Features::from_bits(!Features::DIRECTORY_LINKS.bits());
+    let reason = "does not follow links to directories; upgrade icdc there";
+    assert_refused(without, &["--keep-dirlinks", "tree/"], "copy", reason);
 }
 
 #[test]
 fn no_device_is_written_by_an_end_that_does_not_do_so() {
-    let site = Site::new();
-    let server = Server::new(&site);
-    std::fs::write(site.path("image"), "contents").unwrap();
     let without = Features::from_bits(Features::OURS.bits() & !Features::DEVICES.bits());
-    let ended = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut peer = server.accept_request();
-            peer.say(Message::Accepted(without));
-            peer.hear_end();
-        });
-        site.copy(&["--write-device", "image"]).arg(location(server.port(), "dev/sdz")).run()
-    })
-    .expect_code(3);
-    assert!(ended.to_string().contains("does not read or write block devices; upgrade icdc there"), "{ended}");
+    let reason = "does not read or write block devices; upgrade icdc there";
+    assert_refused(without, &["--write-device", "image"], "dev/sdz", reason);
 }
 
 #[test]
 fn no_file_is_written_in_place_by_an_end_that_does_not_do_so() {
-    let site = Site::new();
-    let server = Server::new(&site);
-    std::fs::write(site.path("image"), "contents").unwrap();
     let without = Features::from_bits(Features::OURS.bits() & !Features::IN_PLACE.bits());
-    let ended = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut peer = server.accept_request();
-            peer.say(Message::Accepted(without));
-            peer.hear_end();
-        });
-        site.copy(&["--in-place", "image"]).arg(location(server.port(), "image")).run()
-    })
-    .expect_code(3);
-    assert!(ended.to_string().contains("does not write files in place; upgrade icdc there"), "{ended}");
+    assert_refused(without, &["--in-place", "image"], "image", "does not write files in place; upgrade icdc there");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What of a block differs from the file into which it is written at its place.
+//! Differences between a block and the file into which it is written at its place.
 //!
 //! Only that is written: what is equal stays untouched, also for snapshots and reflinks that share it. Holes of
 //! the source become holes of the file where its file system can punch them, and zeros elsewhere.

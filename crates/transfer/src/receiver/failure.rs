@@ -16,12 +16,11 @@ pub(super) fn of_disk(path: &str, call: &str, error: &io::Error) -> Failure {
 /// Failure of an item that is written at its place, in a `what` (device, file) of which parts may have been
 /// written.
 pub(super) fn inconsistent(failure: Failure, what: &str) -> Failure {
-    let is_passing = failure.is_passing();
-    let reason = format!(
-        "{}; the {what} may have parts of its old and of its new contents until a run succeeds: run the same command again",
-        failure.into_reason()
-    );
-    if is_passing { Failure::Passing(reason) } else { Failure::Final(reason) }
+    failure.map_reason(|reason| {
+        format!(
+            "{reason}; the {what} may have parts of its old and of its new contents until a run succeeds: run the same command again"
+        )
+    })
 }
 
 /// Failure of an item whose name could not be made, changed or looked up.

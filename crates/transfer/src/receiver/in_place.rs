@@ -36,7 +36,7 @@ pub(super) struct Target<'a> {
 /// File that an examination has found fit to be written at its place.
 pub(super) struct FoundInPlace {
     stat: Stat,
-    /// What an earlier run of this version of the source has left; `None` if there is nothing to continue.
+    /// Remains of an earlier run of this version of the source; `None` if there is nothing to continue.
     left: Option<Left>,
 }
 
@@ -47,7 +47,7 @@ struct Left {
     staging: Staging,
 }
 
-/// How a file is written at its place.
+/// Parameters of writing a file at its place.
 pub(super) struct Writing<'a> {
     pub(super) directory: &'a Directory,
     pub(super) name: &'a Name,
@@ -73,10 +73,8 @@ impl Target<'_> {
     fn open(&self) -> Result<File, Failure> {
         let opened = self.directory.open_to_change(self.name);
         let (file, stat) = opened.map_err(|error| {
-            let failure = failure::of_tree(&error);
-            let (is_passing, reason) = (failure.is_passing(), failure.into_reason());
-            let reason = format!("{reason} (with --in-place, the file itself is written)");
-            if is_passing { Failure::Passing(reason) } else { Failure::Final(reason) }
+            failure::of_tree(&error)
+                .map_reason(|reason| format!("{reason} (with --in-place, the file itself is written)"))
         })?;
         self.check(&stat)?;
         Ok(file)

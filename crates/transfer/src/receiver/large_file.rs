@@ -30,7 +30,7 @@ use super::waiting::{LockWait, Locked};
 use crate::event::Event;
 use crate::path_text;
 
-/// What an examination has claimed for a large file.
+/// File that an examination has claimed for a large item.
 pub(super) enum Claimed {
     /// An unfinished file of an earlier run.
     Part(Continued),
@@ -129,9 +129,11 @@ impl Plan {
             has_waited |= left.has_waited;
             // What has these names may be a newer run's by now, which continues with it.
             if (has_waited || left.part.is_some()) && shared.link.is_hung_up() {
-                let reason = "the sender closed the connection before the file was begun anew";
-                shared.fail(SessionError::Cut(reason.into()));
-                return Err(Failure::Passing(format!("{shown}: {reason}")));
+                return Err(abandoned(
+                    shared,
+                    &shown,
+                    "the sender closed the connection before the file was begun anew",
+                ));
             }
             let part = left.part.as_ref().map(|(_, file)| file);
             let made = leftovers::make_files(directory, name, shared.whose(), part, is_journaled)
@@ -149,6 +151,13 @@ impl Plan {
         }
         Err(leftovers::busy(&shown, None).into())
     }
+}
+
+/// Ends the session, whose sender has gone, for this reason; the failure of the item at `path`, which was not
+/// begun.
+fn abandoned(shared: &Shared<'_>, path: &str, reason: &str) -> Failure {
+    shared.fail(SessionError::Cut(reason.to_owned()));
+    Failure::Passing(format!("{path}: {reason}"))
 }
 
 /// Part file of an unfinished item, with its journal.
@@ -198,9 +207,7 @@ impl LargeFile {
         let InPlace { found, path: below, continues } = in_place;
         if shared.link.is_hung_up() {
             // A newer run may have completed it by now.
-            let reason = "the sender closed the connection before the file was begun";
-            shared.fail(SessionError::Cut(reason.into()));
-            return Err(Failure::Passing(format!("{path}: {reason}")));
+            return Err(abandoned(shared, &path, "the sender closed the connection before the file was begun"));
         }
         let mode = metadata(&entry, shared.options).mode;
         let (file, marked) =
@@ -315,7 +322,7 @@ impl LargeFile {
         noted.map_err(|error| failure::of_disk(&self.path(), "write", &error))
     }
 
-    /// What of a block, whose data are in these ranges, is to be written. What is equal in the existing file into
+    /// Part of a block, whose data are in these ranges, that is to be written. What is equal in the existing file into
     /// which it is written stays as it is, unless files travel whole, and what that has in holes of the source
     /// is cleared.
     pub(super) fn prepare_write(
@@ -351,16 +358,15 @@ impl LargeFile {
             streamed.describe(&mut self.entry);
             self.size = ByteCount::new(streamed.size);
         }
-        match &mut self.place {
+        let staging = match &mut self.place {
             // A device has its own length and attributes.
             Place::Device => return Ok(true),
             Place::File(marked) => {
                 marked.changes();
                 return self.finish_in_place(holes, options);
             }
-            Place::Part { .. } => {}
-        }
-        let Place::Part { staging, .. } = &self.place else { return Ok(true) };
+            Place::Part { staging, .. } => *staging,
+        };
         self.disk.set_len(self.size.as_u64()).map_err(|error| Failure::Passing(error.to_string()))?;
         let wanted = metadata(&self.entry, options);
         let (name, file) = (staging.part(), self.disk.as_file());
@@ -438,7 +444,7 @@ impl LargeFile {
     }
 }
 
-/// What of a block is to be written to its file.
+/// Part of a block that is to be written to its file.
 pub(super) enum ToWrite {
     /// Nothing: the file has all of it.
     Nothing,

@@ -218,7 +218,10 @@ impl Store<'_> {
                 let file = self.files.get(&id);
                 let path = file.map(LargeFile::path).or_else(|| self.plans.get(&id).map(Plan::path));
                 let failure = loss.into_failure(&path.unwrap_or_default());
-                let failure = file.map_or(failure.clone(), |file| file.inconsistent(failure));
+                let failure = match file {
+                    Some(file) => file.inconsistent(failure),
+                    None => failure,
+                };
                 self.close(id, keep);
                 // The session's failure says more, such as that another icdc has the file.
                 if !self.shared.has_failed() {
