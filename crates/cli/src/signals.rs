@@ -104,7 +104,8 @@ pub(crate) fn watch_copy(by: StoppedBy, stop: &StopSignal, console: &Console, an
 pub(crate) struct HandedOn(Handle);
 
 impl HandedOn {
-    /// Begins to hand signals on: SIGUSR1 as it is, all others as the SIGTERM that stops a copy of this process.
+    /// Begins to hand signals on: SIGUSR1 as it is, all others as the SIGTERM that stops a copy of this process. A
+    /// SIGHUP behind another one counts for nothing, as for a copy that its user stops.
     ///
     /// # Errors
     /// Signals cannot be watched.
@@ -112,8 +113,16 @@ impl HandedOn {
         let mut signals = Signals::new(StoppedBy::Terminal.signals().iter().chain(&[SIGUSR1]))?;
         let handle = signals.handle();
         icdc_limits::thread::start("signals", move || {
+            let mut is_first = true;
             for signal in &mut signals {
-                hand_on(if signal == SIGUSR1 { Signal::USR1 } else { Signal::TERM });
+                match signal {
+                    SIGUSR1 => hand_on(Signal::USR1),
+                    SIGHUP if !is_first => {}
+                    _ => {
+                        is_first = false;
+                        hand_on(Signal::TERM);
+                    }
+                }
             }
         })?;
         Ok(Self(handle))
