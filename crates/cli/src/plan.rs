@@ -23,6 +23,7 @@ mod stream;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow, ensure};
 use icdc_client::{CopyOptions, Location, ReceiptFile};
@@ -53,6 +54,8 @@ pub(crate) struct CopyPlan {
     pub(crate) options: CopyOptions,
     /// The limit of the rate, which the copy's session reads and its user may change.
     pub(crate) ceiling: Arc<UserCeiling>,
+    /// Whether the copy waits at present for another one that writes the same.
+    pub(crate) waits: Arc<AtomicBool>,
     /// The limit of the rate over time.
     pub(crate) rate: RateSchedule,
     pub(crate) output: Output,
@@ -108,7 +111,8 @@ impl CopyPlan {
             "--rate: rates over time are for copies from or to this host; name one rate, or run icdc on one of the two hosts"
         );
         let (name, reporting) = (arguments.name, arguments.reporting);
-        Ok(Self { name, sources, destination, options, ceiling, rate, output, reporting })
+        let waits = Arc::default();
+        Ok(Self { name, sources, destination, options, ceiling, waits, rate, output, reporting })
     }
 
     /// This plan changed so that a single source directory goes into the destination under its

@@ -12,7 +12,7 @@
 //! | what was told last | when it is examined |
 //! |---|---|
 //! | closed after writing, or renamed to here | [`Delays::after_close`] later: it may be renamed or opened again yet |
-//! | the same, less than [`Delays::settle`] after it had settled | [`Delays::settle`] later: it is written in many parts |
+//! | the same, less than [`Delays::settle`] after it had settled | [`Delays::settle`] later: it is written in many parts; at the latest 8 of these after it had settled |
 //! | seen by a walk | [`Delays::settle`] later, and settled if it has not changed in between |
 //! | created or written, and not closed | not at all: its writer has it open |
 //!
@@ -31,6 +31,8 @@ use crate::Place;
 
 /// Shortest time between two looks at a name that is open.
 const LOOK: Span = Span::from_secs(2);
+/// Multiple of [`Delays::settle`] after which a name that is closed again and again settles once more.
+const LONGEST_REPEAT: u64 = 8;
 /// Most names that are tracked until they settle: those beyond are found by a walk.
 const MOST: usize = 1 << 18;
 
@@ -90,6 +92,8 @@ enum Stage {
     Open {
         /// Time at which it is looked at.
         look: Time,
+        /// Time at which it had settled, if it was written to soon after that.
+        settled: Option<Time>,
     },
     /// Nothing has happened to it since.
     Quiet {
@@ -97,9 +101,11 @@ enum Stage {
         /// Time at which it is due; `None` while it is examined.
         until: Option<Time>,
         known: Known,
+        /// Time at which it had settled, if it was written to soon after that.
+        settled: Option<Time>,
     },
     /// It has settled; kept for a while, so that one that is written in many parts does not travel after each.
-    Settled { until: Time },
+    Settled { at: Time, until: Time },
 }
 
 /// Evidence that a quiet name is complete: its close was seen, it was seen in a version, or there
@@ -119,7 +125,15 @@ impl Stage {
     fn timer(self) -> Option<Time> {
         match self {
             Self::Quiet { until, .. } => until,
-            Self::Open { look: time } | Self::Settled { until: time } => Some(time),
+            Self::Open { look: time, .. } | Self::Settled { until: time, .. } => Some(time),
+        }
+    }
+
+    /// Time at which the name had settled, if what happens to it now is soon after that.
+    fn settled(self) -> Option<Time> {
+        match self {
+            Self::Settled { at, .. } => Some(at),
+            Self::Open { settled, .. } | Self::Quiet { settled, .. } => settled,
         }
     }
 }
@@ -134,20 +148,26 @@ impl Settling {
     /// Handles that a file is made, or written to, or found to have a writer: its writer has it open.
     pub fn written(&mut self, now: Time, place: &Place) {
         if !self.is_open(place) {
-            self.set(place, self.open_from(now));
+            self.set(place, self.open_from(now, self.had_settled(place)));
         }
     }
 
     /// The stage of a name that is open.
-    fn open_from(&self, now: Time) -> Stage {
-        Stage::Open { look: now + self.delays.settle.max(LOOK) }
+    fn open_from(&self, now: Time, settled: Option<Time>) -> Stage {
+        Stage::Open { look: now + self.delays.settle.max(LOOK), settled }
+    }
+
+    /// Time at which a name had settled, if what happens to it now is soon after that.
+    fn had_settled(&self, place: &Place) -> Option<Time> {
+        self.stages.get(place).copied().and_then(Stage::settled)
     }
 
     /// Handles that a writer has closed a file, or that a file which nobody writes was renamed to here.
     pub fn closed(&mut self, now: Time, place: &Place) {
-        let is_recent = matches!(self.stages.get(place), Some(Stage::Settled { .. }));
-        let pause = if is_recent { self.delays.settle } else { self.delays.after_close };
-        self.set(place, Stage::Quiet { since: now, until: Some(now + pause), known: Known::Closed });
+        let (Delays { settle, after_close }, settled) = (self.delays, self.had_settled(place));
+        let soon = now + after_close;
+        let until = settled.map_or(soon, |at| (now + settle).min(at + settle * LONGEST_REPEAT).max(soon));
+        self.set(place, Stage::Quiet { since: now, until: Some(until), known: Known::Closed, settled });
     }
 
     /// Handles that attributes of a file were changed: it has to be left alone again, unless its
@@ -155,9 +175,9 @@ impl Settling {
     pub fn touched(&mut self, now: Time, place: &Place) {
         match self.stages.get(place) {
             Some(Stage::Open { .. }) => {}
-            Some(Stage::Quiet { known: known @ (Known::Nothing | Known::Version(_)), .. }) => {
-                let (until, known) = (Some(now + self.delays.settle), *known);
-                self.set(place, Stage::Quiet { since: now, until, known });
+            Some(Stage::Quiet { known: known @ (Known::Nothing | Known::Version(_)), settled, .. }) => {
+                let (until, known, settled) = (Some(now + self.delays.settle), *known, *settled);
+                self.set(place, Stage::Quiet { since: now, until, known, settled });
             }
             Some(Stage::Quiet { known: Known::Closed, .. } | Stage::Settled { .. }) | None => self.closed(now, place),
         }
@@ -167,7 +187,7 @@ impl Settling {
     pub fn moved(&mut self, now: Time, from: &Place, to: &Place) {
         let was = self.remove(from);
         match was {
-            Some(Stage::Open { .. }) => self.set(to, self.open_from(now)),
+            Some(Stage::Open { settled, .. }) => self.set(to, self.open_from(now, settled)),
             _ => self.closed(now, to),
         }
     }
@@ -201,7 +221,8 @@ impl Settling {
         let waiting = self.stages.iter().filter(|(_, stage)| !matches!(stage, Stage::Settled { .. }));
         let waiting: Vec<_> = waiting.map(|(place, _)| Arc::clone(place)).collect();
         for place in waiting {
-            self.set(&place, Stage::Quiet { since: now, until, known: Known::Nothing });
+            let settled = self.had_settled(&place);
+            self.set(&place, Stage::Quiet { since: now, until, known: Known::Nothing, settled });
         }
     }
 
@@ -211,8 +232,8 @@ impl Settling {
         let closed: Vec<_> = self.stages.iter().filter(|(_, stage)| is_closed(stage)).collect();
         let closed: Vec<_> = closed.into_iter().map(|(place, stage)| (Arc::clone(place), *stage)).collect();
         for (place, stage) in closed {
-            if let Stage::Quiet { since, known, .. } = stage {
-                self.set(&place, Stage::Quiet { since, until: Some(now), known });
+            if let Stage::Quiet { since, known, settled, .. } = stage {
+                self.set(&place, Stage::Quiet { since, until: Some(now), known, settled });
             }
         }
     }
@@ -228,8 +249,9 @@ impl Settling {
                     self.timers.remove(&(time, Arc::clone(&place)));
                     return Some((Place::clone(&place), Due::Quiet));
                 }
-                Some(Stage::Open { .. }) => {
-                    self.set(&place, self.open_from(now));
+                Some(Stage::Open { settled, .. }) => {
+                    let settled = *settled;
+                    self.set(&place, self.open_from(now, settled));
                     return Some((Place::clone(&place), Due::Open));
                 }
                 _ => {
@@ -252,10 +274,9 @@ impl Settling {
             return Verdict::Gone;
         };
         match self.stages.get(place) {
-            Some(Stage::Quiet { since, until: None, known }) if *known == Known::Closed => {
-                self.settle(now, place, *since)
-            }
-            Some(Stage::Quiet { since, until: None, known }) if *known == Known::Version(version) => {
+            Some(Stage::Quiet { since, until: None, known, .. })
+                if matches!(known, Known::Closed) || *known == Known::Version(version) =>
+            {
                 self.settle(now, place, *since)
             }
             Some(Stage::Quiet { until: None, .. }) => {
@@ -309,14 +330,14 @@ impl Settling {
 
     /// Has a name wait to be left alone for [`Delays::settle`], from this version on.
     fn wait_for_quiet(&mut self, now: Time, place: &Place, version: u64) {
-        let until = Some(now + self.delays.settle);
-        self.set(place, Stage::Quiet { since: now, until, known: Known::Version(version) });
+        let (until, settled) = (Some(now + self.delays.settle), self.had_settled(place));
+        self.set(place, Stage::Quiet { since: now, until, known: Known::Version(version), settled });
     }
 
     /// Marks a name as settled since `since`; it is kept for a while, so that its next close
     /// settles later.
     fn settle(&mut self, now: Time, place: &Place, since: Time) -> Verdict {
-        self.set(place, Stage::Settled { until: now + self.delays.settle });
+        self.set(place, Stage::Settled { at: now, until: now + self.delays.settle });
         Verdict::Settled { since }
     }
 

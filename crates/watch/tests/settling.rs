@@ -220,6 +220,31 @@ fn a_file_that_is_closed_again_and_again_settles_once_in_a_while() {
 }
 
 #[test]
+fn a_file_that_is_written_again_soon_after_it_had_settled_settles_later() {
+    let place = Place { tree: 0, path: b"log".to_vec() };
+    // Every half of `settle`, and as often as a file with pauses.
+    for (pause, most) in [(DELAYS.settle / 2, 60 / 8 + 2), (DELAYS.settle * 2, 60)] {
+        let mut settling = Settling::new(DELAYS);
+        let (mut settled, mut writes) = (0, 0);
+        let mut next = Time::ORIGIN;
+        for step in 0..DELAYS.settle.as_nanos() * 60 / Span::from_millis(10).as_nanos() {
+            let now = Time::ORIGIN + Span::from_millis(step * 10);
+            if now >= next {
+                next = now + pause;
+                writes += 1;
+                settling.written(now, &place);
+                settling.closed(now, &place);
+            }
+            while let Some((due, _)) = settling.due(now) {
+                settled += u64::from(matches!(settling.examined(now, &due, Some(step)), Verdict::Settled { .. }));
+            }
+        }
+        assert!((2..=most).contains(&settled), "{pause:?}: {settled} times of {writes}");
+        assert!(pause < DELAYS.settle || settled + 1 >= writes, "{pause:?}: {settled} times of {writes}");
+    }
+}
+
+#[test]
 fn what_is_forgotten_is_no_longer_waited_for() {
     let mut settling = Settling::new(DELAYS);
     let place = |path: &str| Place { tree: 0, path: path.into() };

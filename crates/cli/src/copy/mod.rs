@@ -29,6 +29,7 @@ pub(crate) mod summary;
 mod tally;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use icdc_client::CopyError;
 use icdc_metrics::RunResult;
@@ -101,14 +102,14 @@ fn run_command(
     let stop = StopSignal::new();
     match &plan.options.follow {
         Some(follow) => {
-            let ceiling = Arc::clone(&plan.ceiling);
-            let is_paused = move || ceiling.get() == Some(icdc_units::Rate::ZERO);
+            let (ceiling, waits) = (Arc::clone(&plan.ceiling), Arc::clone(&plan.waits));
+            let stands = move || ceiling.get() == Some(icdc_units::Rate::ZERO) || waits.load(Ordering::Relaxed);
             let requests = [(follow.finish.clone(), FINISHING), (stop.clone(), STOPPING)];
-            signals::watch_following(stopped_by, requests, console, is_paused);
+            signals::watch_following(stopped_by, requests, console, stands);
         }
         None => {
             let announcement = match &plan.options.input {
-                Some(input) if input.is_kept() => STOPPING_KEPT,
+                Some(input) if input.from().is_some() => STOPPING_KEPT,
                 _ if plan.options.has_stream() => STOPPING_STREAM,
                 _ => STOPPING,
             };
@@ -131,7 +132,7 @@ fn run_command(
 /// Runs a copy as planned, with its output, metrics and hooks. Returns the exit code, and whether
 /// the run came to its end, with or without failed items.
 pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) -> (u8, bool) {
-    let CopyPlan { name, sources, destination, mut options, ceiling, rate, mut output, reporting } = plan;
+    let CopyPlan { name, sources, destination, mut options, ceiling, waits, rate, mut output, reporting } = plan;
     let hooks = match CopyHooks::new(&reporting, console) {
         Ok(hooks) => hooks.filter(|_| !output.dry_run),
         Err(error) => return (console.give_up(&error, exit::USAGE), false),
@@ -142,7 +143,14 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
     let copy_output = Arc::new(CopyOutput::new(console.clone(), &output, &destination, Kind { records, follows }));
     let events: EventSink = {
         let copy_output = Arc::clone(&copy_output);
-        Arc::new(move |event| copy_output.show(event))
+        Arc::new(move |event| {
+            match &event {
+                Event::Running { then, .. } => waits.store(*then == IfRunning::Wait, Ordering::Relaxed),
+                Event::Waited => waits.store(false, Ordering::Relaxed),
+                _ => {}
+            }
+            copy_output.show(event);
+        })
     };
     copy_output.show(Event::Started {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -41,6 +41,24 @@ fn at_the_first_interrupt_what_has_settled_arrives_and_the_rest_is_named() {
 }
 
 #[test]
+fn one_that_waits_for_another_ends_at_the_first_interrupt() {
+    for route in [Route::Local, Route::ToDaemon] {
+        let routed = RoutedSite::new(route);
+        let source = routed.site.directory("source");
+        fs::write(source.join("first"), "1").unwrap();
+        let first = routed.start(&["--follow"], &["source"], "copy/");
+        await_followed(&first, "source/first");
+        let second = routed.start(&["--follow"], &["source"], "copy/");
+        assert!(second.wait_for(|event| event["type"] == "running"), "{}", second.finish());
+        second.signal(Signal::TERM);
+        let ended = second.finish().expect_code(4);
+        first.signal(Signal::TERM);
+        let first = first.finish().expect_code(0);
+        assert_eq!(first.number("files"), 1, "{route:?}: {first} {ended}");
+    }
+}
+
+#[test]
 fn an_interrupt_at_the_terminal_leaves_ssh_to_what_has_settled() {
     let routed = RoutedSite::new(Route::Push);
     let site = &routed.site;

@@ -554,8 +554,10 @@ impl Watching {
         }
         let named: Vec<_> = paths.iter().take(NAMED).map(|path| path_text(path)).collect();
         let more = if count > NAMED { format!(" and {} more", count - NAMED) } else { String::new() };
-        let text =
-            format!("not copied, as they had not settled: {}{more}; the same command copies them", named.join(", "));
+        let text = format!(
+            "left out, as they had not settled: {}{more}; the same command copies what is new of them",
+            named.join(", ")
+        );
         (self.events)(Event::Notice { text });
     }
 
