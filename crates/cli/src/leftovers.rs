@@ -1,5 +1,7 @@
 //! `icdc leftovers`: what interrupted copies have left at a destination.
 
+use std::borrow::Cow;
+
 use anyhow::{Context, anyhow};
 use icdc_client::Location;
 use icdc_transfer::unfinished::{Content, Fate, Found, Unfinished, search};
@@ -20,6 +22,7 @@ struct Tally {
     recent: u64,
     removed: u64,
     foreign: u64,
+    marks: u64,
     errors: u64,
 }
 
@@ -61,6 +64,7 @@ impl Tally {
                 self.recent += u64::from(found.fate == Fate::Recent);
                 self.removed += u64::from(found.fate == Fate::Removed);
                 self.errors += u64::from(matches!(found.fate, Fate::Stays(_)));
+                self.marks += u64::from(matches!(found.content, Content::Mark { .. }));
             }
             Found::Foreign => self.foreign += 1,
             Found::Unread(_) => self.errors += 1,
@@ -69,7 +73,7 @@ impl Tally {
 
     /// Prints the counts.
     fn show(&self, arguments: &LeftoversArguments, console: &Console) {
-        let &Self { files, bytes, held, recent, removed, foreign, errors } = self;
+        let &Self { files, bytes, held, recent, removed, foreign, marks, errors } = self;
         if arguments.json {
             let all = json!({
                 "type": "leftovers", "files": files, "bytes": bytes, "in_use": held + recent, "removed": removed,
@@ -90,7 +94,7 @@ impl Tally {
         if foreign > 0 {
             parts.push(format!("{foreign} of other users left alone"));
         }
-        if !arguments.remove && files > held + recent {
+        if !arguments.remove && files > held + recent + marks {
             let path = arguments.path.display();
             parts.push(format!("to remove what is not in use: icdc leftovers --remove {path}"));
         }
@@ -111,7 +115,7 @@ fn show(found: &Unfinished, now: i64, json: bool, console: &Console) {
             _ => None,
         };
         let line = json!({
-            "type": "leftover", "path": found.path, "holds": holds(found.content), "bytes": found.space.as_u64(), "age_s": seconds,
+            "type": "leftover", "path": found.path, "holds": holds(&found.content), "bytes": found.space.as_u64(), "age_s": seconds,
             "in_use": matches!(found.fate, Fate::Held | Fate::Recent), "removed": found.fate == Fate::Removed, "reason": reason,
         });
         return console.json(&line.to_string());
@@ -126,17 +130,18 @@ fn show(found: &Unfinished, now: i64, json: bool, console: &Console) {
             ", stays"
         }
     };
-    let (space, what) = (size(found.space.as_u64()), holds(found.content));
+    let (space, what) = (size(found.space.as_u64()), holds(&found.content));
     console.result(&format!("{}: {what}, {space}, changed {} ago{fate}", found.path, age(seconds)));
 }
 
 /// Contents of an unfinished file or directory, in words.
-fn holds(content: Content) -> &'static str {
-    match content {
+fn holds(content: &Content) -> Cow<'static, str> {
+    Cow::Borrowed(match content {
         Content::Data => "data",
         Content::FileJournal => "journal of a file",
+        Content::Mark { file } => return format!("mark of {file}, which is inconsistent").into(),
         Content::RunJournal => "journal of a run",
         Content::Snapshot => "unfinished snapshot",
         Content::Replacement => "unfinished directory of a mirror",
-    }
+    })
 }

@@ -17,6 +17,7 @@ use icdc_trust::Identity;
 
 use crate::between;
 use crate::connect::{ConnectError, Far, Need};
+use crate::durable_stream::DurableStream;
 use crate::error::CopyError;
 use crate::location::Location;
 use crate::marking::Marked;
@@ -43,10 +44,15 @@ pub fn copy(
     icdc_tcp::raise_descriptor_limit();
     sender::check_choice(&options.send.choice).map_err(|error| CopyError::Usage(error.to_string()))?;
     let unfinished = options.receive.in_place.then(UnfinishedFiles::default);
-    let noting = unfinished.as_ref().map(|unfinished| unfinished.noting(events));
+    let kept = options.input.as_ref().and_then(Input::from).map(DurableStream::new);
+    let noting = match (&unfinished, &kept) {
+        (Some(unfinished), _) => Some(unfinished.noting(events)),
+        (None, Some(kept)) => Some(kept.noting(events)),
+        (None, None) => None,
+    };
     let copied = dispatch(sources, destination, options, noting.as_ref().unwrap_or(events), stop);
     copied.map_err(|error| match error {
-        error if options.has_stream() => error.of_stream(options.input.as_ref().is_some_and(Input::is_kept)),
+        error if options.has_stream() => error.of_stream(kept.as_ref().map(DurableStream::bytes)),
         error if options.receive.write_device => error.of_device(),
         error => match &unfinished {
             Some(unfinished) => error.of_files(&unfinished.paths()),

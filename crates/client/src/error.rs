@@ -2,6 +2,7 @@
 
 use icdc_protocol::message::Refusal;
 use icdc_session::SessionError;
+use icdc_units::ByteCount;
 
 use crate::connect::ConnectError;
 use crate::failure_kind::FailureKind;
@@ -29,9 +30,14 @@ pub enum CopyError {
     StreamBroken(String),
     /// A copy from a stream that is kept unfinished was interrupted, or its connection lost.
     #[error(
-        "{0}; what is durable of the stream is kept: continue it with --resume-stream and the last number that stream_durable has told"
+        "{reason}; {durable} bytes of the stream are durable at the destination: continue it from there with --resume-stream {durable}"
     )]
-    StreamKept(String),
+    StreamKept {
+        /// Reason of the end.
+        reason: String,
+        /// Number of bytes from the start of the stream that are durable, as far as is known here.
+        durable: u64,
+    },
     /// A copy into a device was interrupted, or its connection lost.
     #[error(
         "{0}; the device may have parts of its old and of its new contents until a run succeeds: run the same command again"
@@ -64,7 +70,7 @@ impl CopyError {
             Self::Interrupted
             | Self::Lost(_)
             | Self::StreamBroken(_)
-            | Self::StreamKept(_)
+            | Self::StreamKept { .. }
             | Self::DeviceUnfinished(_)
             | Self::FilesUnfinished { .. } => FailureKind::Interrupted,
             Self::Failed(_) => FailureKind::Failed,
@@ -96,11 +102,14 @@ impl CopyError {
         }
     }
 
-    /// This error, of a copy from or to a stream, which the same command does not resume; `is_kept`: what
-    /// is durable of it is kept.
+    /// This error, of a copy from or to a stream, which the same command does not resume. `durable`: number of
+    /// its bytes that are durable, of one that is kept unfinished.
     #[must_use]
-    pub(crate) fn of_stream(self, is_kept: bool) -> Self {
-        let broken = if is_kept { Self::StreamKept } else { Self::StreamBroken };
+    pub(crate) fn of_stream(self, durable: Option<ByteCount>) -> Self {
+        let broken = |reason| match durable {
+            Some(durable) => Self::StreamKept { reason, durable: durable.as_u64() },
+            None => Self::StreamBroken(reason),
+        };
         match self {
             Self::Interrupted => broken("interrupted".to_owned()),
             Self::Lost(reason) => broken(reason),

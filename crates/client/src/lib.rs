@@ -27,6 +27,7 @@ mod change;
 pub mod connect;
 mod connection_counts;
 mod copy;
+mod durable_stream;
 mod error;
 mod failure_kind;
 pub mod forward;

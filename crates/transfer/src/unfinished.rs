@@ -23,6 +23,7 @@ use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_units::ByteCount;
 
 use crate::path_text;
+use crate::receiver::in_place_journals;
 use crate::tree_remover::TreeRemover;
 
 /// A file or directory that an unfinished copy has left: an item's data, the journal of a file or of a
@@ -43,12 +44,17 @@ pub struct Unfinished {
 }
 
 /// Kind of contents of an unfinished file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Data of an item, as far as it was received.
     Data,
     /// Journal of the durable blocks of a file.
     FileJournal,
+    /// Journal of an existing file that is written at its place, and marked by it as inconsistent.
+    Mark {
+        /// Path of that file, printable.
+        file: String,
+    },
     /// Journal of a run: the items that it has published.
     RunJournal,
     /// Directory of a snapshot that is not complete, or that is being removed.
@@ -147,7 +153,7 @@ impl Search {
         let chain = Rc::new(chain);
         let directory = &chain.directory;
         let listing = directory.entries()?;
-        let (mut below, mut trees) = (Vec::new(), Vec::new());
+        let (mut below, mut trees, mut files) = (Vec::new(), Vec::new(), Vec::new());
         let mut groups: BTreeMap<[u8; 8], Vec<(StagingName, Name)>> = BTreeMap::new();
         for entry in listing.iter() {
             let Ok(name) = Name::new(entry.name) else { continue };
@@ -161,7 +167,7 @@ impl Search {
                 }
                 _ if is_directory => below.push(PendingDirectory { parent: Rc::clone(&chain), name }),
                 Some(staging) => groups.entry(staging.id).or_default().push((staging, name)),
-                None => {}
+                None => files.push(name),
             }
         }
         below.reverse();
@@ -170,8 +176,11 @@ impl Search {
             // Not earlier: a run may have been taken up again since the directories above were
             // looked at.
             let run = self.run_above(&chain);
-            let mut found: Vec<_> =
-                groups.into_values().flat_map(|group| self.deal_with(directory, group, run)).collect();
+            let is_alone =
+                |group: &Vec<(StagingName, Name)>| group.iter().all(|(of, _)| of.kind == StagingKind::Blocks);
+            let marks = if groups.values().any(is_alone) { marks(directory, &files) } else { BTreeMap::new() };
+            let deal_with = |(id, group)| self.deal_with(directory, group, run, marks.get(&id));
+            let mut found: Vec<_> = groups.into_iter().flat_map(deal_with).collect();
             found.extend(trees.into_iter().filter_map(|(kind, name)| self.deal_with_tree(directory, kind, &name, run)));
             // The directory was finished, its time included, when these were still in it.
             if self.remove && directory.own_stat().is_ok_and(|after| after.mtime != before.mtime) {
@@ -198,8 +207,14 @@ impl Search {
     }
 
     /// Determines the fate of an unfinished file and of its journal, which has no lock of its own;
-    /// removes them if the search removes.
-    fn deal_with(&self, directory: &Directory, group: Vec<(StagingName, Name)>, run: Option<RunState>) -> Vec<Found> {
+    /// removes them if the search removes. A journal that marks an existing file stays.
+    fn deal_with(
+        &self,
+        directory: &Directory,
+        group: Vec<(StagingName, Name)>,
+        run: Option<RunState>,
+        marked: Option<&Name>,
+    ) -> Vec<Found> {
         let mut found = Vec::new();
         let mut own = Vec::new();
         for (staging, name) in group {
@@ -223,8 +238,20 @@ impl Search {
         };
         let is_unprotected = run.is_none() && own.iter().all(is_small);
         for (staging, hold, name, stat) in &own {
+            let marked = marked.filter(|_| staging.kind == StagingKind::Blocks);
+            let marked = marked.map(|marked| self.path_of(directory, marked));
             let fate = match hold {
                 _ if is_held => Fate::Held,
+                Ok(_)
+                    if self.remove
+                        && let Some(file) = &marked =>
+                {
+                    Fate::Stays(format!(
+                        "{}: only this tells that {file} is inconsistent: run the copy with --in-place again that was interrupted, or \
+                     replace or remove {file}",
+                        self.path_of(directory, name)
+                    ))
+                }
                 Err(error) => Fate::Stays(self.message_of(error)),
                 Ok(_) if is_unprotected && self.is_recent(stat) => Fate::Recent,
                 Ok(_) if !self.remove => Fate::Left,
@@ -235,7 +262,7 @@ impl Search {
                 content: match staging.kind {
                     // A snapshot is a directory.
                     StagingKind::Part | StagingKind::Snapshot => Content::Data,
-                    StagingKind::Blocks => Content::FileJournal,
+                    StagingKind::Blocks => marked.map_or(Content::FileJournal, |file| Content::Mark { file }),
                     StagingKind::Run => Content::RunJournal,
                 },
                 space: ByteCount::new(stat.blocks.saturating_mul(512)),
@@ -300,6 +327,18 @@ impl Search {
     fn message_of(&self, error: &TreeError) -> String {
         format!("{}{error}", self.place)
     }
+}
+
+/// Files of these names that may be marked as inconsistent while they are written at their place, by the ids of the
+/// journals that would mark them.
+fn marks(directory: &Directory, names: &[Name]) -> BTreeMap<[u8; 8], Name> {
+    let mut marks = BTreeMap::new();
+    for name in names {
+        let stat = directory.stat(name).ok().filter(|stat| stat.kind == Kind::File);
+        let ids = stat.into_iter().flat_map(|stat| in_place_journals(name, stat.ino));
+        marks.extend(ids.map(|id| (id, name.clone())));
+    }
+    marks
 }
 
 /// Visitor of a walk that adds up the disk space of a directory with everything in it, and notices

@@ -167,14 +167,36 @@ fn destinations(
         !arguments.to.iter().any(|to| is_input(to)),
         "--to -: standard output has the results of all copies; name a place"
     );
-    let different: BTreeSet<&OsString> = arguments.to.iter().collect();
-    ensure!(different.len() == number, "--to: a destination is named twice");
-    let make = |number| {
-        let one = for_destination(arguments, number)?;
-        let checked = plan(one.without_results())?;
-        Ok(checked.destination)
+    let mut places = BTreeSet::new();
+    let plan = |number| plan(for_destination(arguments, number)?.without_results());
+    let make = |number: usize| {
+        let named = arguments.to.get(number - 1).map(|place| place.to_string_lossy()).unwrap_or_default();
+        let CopyPlan { sources, destination, .. } = plan(number).map_err(|error| {
+            // Where another one makes sense, it is about this destination.
+            let is_of_it = number > 1 || (2..=arguments.to.len()).any(|other| plan(other).is_ok());
+            if is_of_it { anyhow!("--to {named}: {error:#}") } else { error }
+        })?;
+        let is_local = |source: &Location| matches!(source, Location::Local(_));
+        ensure!(
+            sources.iter().all(is_local) || !sources.iter().any(is_local),
+            "--to {named}: with --to everything else that is named is a source, and these are not all on one host; put --to in front of \
+             what is a destination"
+        );
+        ensure!(places.insert(place(&destination)), "--to {named}: this destination is named twice");
+        Ok(destination)
     };
     (1..=number).map(make).collect()
+}
+
+/// Place of a destination, however it is spelled, as far as that is known on this host.
+fn place(destination: &Location) -> OsString {
+    match destination {
+        Location::Local(path) => {
+            let found = path.canonicalize().or_else(|_| std::path::absolute(path));
+            found.unwrap_or_else(|_| path.clone()).components().collect::<PathBuf>().into()
+        }
+        Location::Ssh { .. } | Location::Daemon { .. } => destination.to_string().trim_end_matches('/').into(),
+    }
 }
 
 /// Starts the copies, each with the words of this process's command line.

@@ -9,6 +9,7 @@ use anyhow::{Context, bail, ensure};
 use icdc_client::Location;
 use icdc_transfer::receiver::Output;
 use icdc_transfer::sender::Input;
+use rustix::fs::{OFlags, fcntl_getfl, fstat, stat};
 
 use crate::arguments::CopyArguments;
 
@@ -35,6 +36,7 @@ pub(super) fn input(arguments: &CopyArguments, sources: &[OsString]) -> anyhow::
         "rules and the data cannot both come from standard input: name a file of rules"
     );
     let input = stdin();
+    ensure!(!is_closed(&input), "standard input is closed: give it a file or a pipe, or name what to copy");
     ensure!(!input.is_terminal(), "standard input is a terminal: give it a file or a pipe, or name what to copy");
     let input = input.as_fd().try_clone_to_owned().context("standard input cannot be read")?;
     let input = Input::new(File::from(input));
@@ -71,9 +73,18 @@ pub(super) fn output(
         );
     }
     let output = stdout();
+    ensure!(!is_closed(&output), "standard output is closed: lead it to a file or a pipe, or name a file");
     ensure!(!output.is_terminal(), "standard output is a terminal: lead it to a file or a pipe, or name a file");
     let output = output.as_fd().try_clone_to_owned().context("standard output cannot be written to")?;
     Ok(Some(Output::new(File::from(output))))
+}
+
+/// Whether a standard stream was closed when the program was started. The standard library has put `/dev/null` in its
+/// place then, open for reading and writing (`std::rt`, `sanitize_standard_fds`), as no shell opens it.
+fn is_closed(stream: &impl AsFd) -> bool {
+    let is_both = fcntl_getfl(stream).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR);
+    let null = || Some((fstat(stream).ok()?, stat("/dev/null").ok()?));
+    is_both && null().is_some_and(|(stream, null)| (stream.st_mode, stream.st_rdev) == (null.st_mode, null.st_rdev))
 }
 
 /// Refuses options that are for files with names, times and lengths; `stream` names the stream in

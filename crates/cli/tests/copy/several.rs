@@ -168,7 +168,10 @@ fn what_makes_no_sense_is_refused_once() {
     let site = Site::new();
     fs::write(site.path("file"), "file").unwrap();
     for (words, reason) in [
-        (&["--to", "a", "--to", "a", "file"][..], "named twice"),
+        (&["--to", "a", "--to", "a", "file"][..], "--to a: this destination is named twice"),
+        (&["--to", "a", "--to", "./a/", "file"], "--to ./a/: this destination is named twice"),
+        (&["--to", "icdc://127.0.0.1:1/a", "--to", "a", "--background", "file"], "--to a: --background"),
+        (&["--to", "a", "file", "icdc://127.0.0.1:1/b"], "everything else that is named is a source"),
         (&["--to", "a", "--to", "-", "file"], "standard output"),
         (&["--to", "a", "--to", "b", "-"], "standard input"),
         (&["--to", "a", "--files-from", "-", "file"], "standard input"),

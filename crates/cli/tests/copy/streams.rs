@@ -1,12 +1,13 @@
 //! Standard input as the source, and standard output as the destination.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::support::process::{descendants, eventually};
+use crate::support::process::{descendants, eventually, started_by};
 use crate::support::terminal::Terminal;
 use crate::support::{
     BLOCK, Ended, HERE, ICDC, KIB, MIB, Noise, Route, RoutedSite, Run, Signal, Site, Start, assert_no_leftovers,
@@ -176,7 +177,8 @@ impl Streams {
                 Cut::Stop => {
                     run.signal(Signal::INT);
                     let ended = run.finish().expect_code(4);
-                    assert!(ended.stderr.contains("--resume-stream"), "{ended}");
+                    let told = format!("continue it from there with --resume-stream {}", durable(&ended));
+                    assert!(ended.stderr.contains(&told), "{told}: {ended}");
                     ended
                 }
             };
@@ -262,7 +264,7 @@ fn a_place_that_the_far_end_does_not_hold_is_refused_and_what_is_there_stays() {
         let streams = Streams::new(route);
         let bytes = noise(12 * BLOCK + 1, 3);
         let nothing = streams.continued_from(BLOCK, &bytes).expect_code(1);
-        assert!(nothing.stderr.contains("0 bytes of the unfinished stream are there"), "{route:?}: {nothing}");
+        assert!(nothing.stderr.contains("no unfinished stream is there"), "{route:?}: {nothing}");
         let options = ["--resume-stream", "0", "--rate", "80mbit"];
         let told = streams.cut_off(&options, &bytes[..12 * BLOCK as usize], Cut::Stop);
         let refused = streams.copied_from(&["--resume-stream", &(90 * BLOCK).to_string()], b"x", "copy").expect_code(1);
@@ -302,6 +304,42 @@ fn only_standard_input_is_continued_and_from_whole_blocks() {
         let run = streams.command(words).start().finish().expect_code(2);
         assert!(run.stderr.contains(reason), "{words:?}: {run}");
     }
+}
+
+#[test]
+fn directories_above_a_stream_are_made() {
+    for route in [Route::Local, Route::Push, Route::ToDaemon] {
+        let streams = Streams::new(route);
+        for (destination, code) in [("a/b/c", 0), ("d/e/", 2)] {
+            let ended = streams.copied_from(&["--mkpath"], b"stream", destination).expect_code(code);
+            assert_eq!(ended.stderr.contains("has no name"), code == 2, "{route:?}: {ended}");
+        }
+        assert_eq!(fs::read(streams.routed.path("a/b/c")).unwrap(), b"stream", "{route:?}");
+    }
+}
+
+#[test]
+fn standard_streams_that_are_closed_are_refused() {
+    let streams = Streams::new(Route::FromDaemon);
+    let (site, file) = (&streams.routed.site, streams.routed.path("file"));
+    fs::write(&file, "contents").unwrap();
+    let from = streams.routed.source("file");
+    for (closing, places, reason) in [
+        ("<&-", [OsStr::new("-"), file.as_os_str()], "standard input is closed"),
+        (">&-", [from.as_os_str(), OsStr::new("-")], "standard output is closed"),
+    ] {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec \"$@\" {closing}"), "sh"]);
+        let mut command = site.icdc(&["copy"]);
+        command.args(places);
+        let ended = started_by(shell, &command).start().finish().expect_code(2);
+        assert!(ended.stderr.contains(reason), "{ended}");
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"contents");
+    // An empty stream is one.
+    let mut command = site.icdc(&["copy", "-"]);
+    command.arg(&file).stdin(File::open("/dev/null").unwrap()).start().finish().expect_code(0);
+    assert_eq!(fs::read(&file).unwrap(), b"");
 }
 
 #[test]

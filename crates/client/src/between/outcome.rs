@@ -14,7 +14,7 @@ pub fn refusal(error: &CopyError) -> Refusal {
         CopyError::Refused(refusal) => refusal.kind,
         CopyError::Interrupted
         | CopyError::StreamBroken(_)
-        | CopyError::StreamKept(_)
+        | CopyError::StreamKept { .. }
         | CopyError::DeviceUnfinished(_)
         | CopyError::FilesUnfinished { .. }
         | CopyError::Lost(_) => RefusalKind::Interrupted,

@@ -18,6 +18,7 @@ use icdc_disk::tree::{Directory, Metadata, Name, StagingKind, Stat, file_user, s
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::block_map::{BlockMap, block_offset};
 use icdc_protocol::limits::PACK_FILE_LIMIT;
+use icdc_units::ByteCount;
 
 use super::differing::clear;
 use super::failure::{self, Failure};
@@ -64,6 +65,8 @@ pub(super) struct MarkedFile {
     journal: FileJournal,
     /// The file as it was before this run; `None` if an earlier one has left it inconsistent.
     before: Option<Stat>,
+    /// Length that it had then.
+    length: ByteCount,
     /// Whether its contents may have been changed by this session.
     is_changed: bool,
 }
@@ -153,6 +156,11 @@ pub(super) fn is_torn(directory: &Directory, name: &Name, file: &Stat) -> bool {
     marks(directory, name, file.ino).next().is_some()
 }
 
+/// Ids in the names of the journals that mark the file with this name and inode number as inconsistent.
+pub(crate) fn in_place_journals(name: &Name, inode: u64) -> impl Iterator<Item = [u8; 8]> {
+    Purpose::in_place(name, inode).found_again().into_iter().map(Staging::id)
+}
+
 /// Names of the journals that mark the file with this name and inode number as inconsistent.
 pub(super) fn marks(directory: &Directory, name: &Name, inode: u64) -> impl Iterator<Item = Name> {
     let journals = Purpose::in_place(name, inode).found_again().map(Staging::blocks);
@@ -184,7 +192,8 @@ impl FoundInPlace {
         let (journal, staging) = marked.inspect_err(|_| drop(set_time(&file, stat.mtime)))?;
         // Whoever removes what was left over leaves it alone then.
         let _ = journal.lock();
-        let marked = MarkedFile { staging, journal, before: (!was_torn).then_some(stat), is_changed: false };
+        let (before, length) = ((!was_torn).then_some(stat), ByteCount::new(stat.size));
+        let marked = MarkedFile { staging, journal, before, length, is_changed: false };
         match restrict(how, &file) {
             Ok(()) => Ok((file, marked)),
             Err(failure) => {
@@ -199,6 +208,11 @@ impl MarkedFile {
     /// Names of the files beside it, of which there is the journal.
     pub(super) fn staging(&self) -> Staging {
         self.staging
+    }
+
+    /// Length that the file had before this run.
+    pub(super) fn length(&self) -> ByteCount {
+        self.length
     }
 
     /// The journal of the file's durable blocks.

@@ -82,6 +82,7 @@ use self::delta::DeltaBases;
 use self::disk_rate::DiskQueue;
 use self::expanding::Expanding;
 use self::hash::Checked;
+pub(crate) use self::in_place::in_place_journals;
 use self::intake::Intake;
 use self::large_files::LargeFiles;
 use self::names::FileExecutor;
@@ -253,6 +254,7 @@ fn run_threads(
             run_outlet(shared, account, outlet, &replies);
         });
         let executor = names.run(move || executor.run(&names_queue, &stored_queue));
+        let described = to_compare.clone();
         let checked = Checked { store: to_store, reads: to_compare, names: to_names.clone() };
         for _ in 1..hashers {
             let (queue, checked) = (hash_queue.clone(), checked.clone());
@@ -263,7 +265,7 @@ fn run_threads(
         hash.run(move || hash::run(shared, &hash_queue, &checked));
         let compared = stored.clone();
         compare.run(move || compare::run(shared, &compare_queue, &compared));
-        store.run(move || store::run(shared, &store_queue, stored));
+        store.run(move || store::run(shared, &store_queue, stored, described));
         let intake = Intake { shared, account, names: to_names, hash: to_hash };
         let further = intake.clone();
         receive.run(move || {

@@ -115,9 +115,13 @@ impl Placement {
             return Err(refuse_staging(destination));
         }
         let unresolved = |error| if drop_box.is_some() { refuse_hidden(destination, error) } else { refuse(error) };
+        let single = begin.sources.len() == 1;
         let located = match tree.resolve(destination) {
             Err(error) if error.is_missing() && parents != Parents::Needed => {
-                refuse_names(&begin.sources)?;
+                let is_named = single && !destination.ends_with(b"/") && !is_directory;
+                if !(is_named && begin.sources.iter().all(|source| source.kind == SourceKind::Stream)) {
+                    refuse_names(&begin.sources)?;
+                }
                 match make_parents(tree, destination, parents).map_err(unresolved)? {
                     None => tree.resolve(destination).map_err(unresolved)?,
                     Some(missing) => return Ok(Self::new(begin, Destination::InsideNew(missing))),
@@ -126,7 +130,6 @@ impl Placement {
             Err(error) if error.is_missing() && drop_box.is_none() => return Err(refuse_missing(&error)),
             resolved => resolved.map_err(unresolved)?,
         };
-        let single = begin.sources.len() == 1;
         let contents = begin.sources.iter().any(|source| source.kind == SourceKind::Contents);
         let is_itself = !keeps_name
             && !is_directory

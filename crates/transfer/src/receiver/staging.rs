@@ -113,6 +113,11 @@ impl Staging {
         StagingName::new(kind, self.id).name()
     }
 
+    /// Id in the names.
+    pub(super) fn id(self) -> [u8; 8] {
+        self.id
+    }
+
     /// Whether a later run finds the files under these names: only those are worth keeping.
     pub(super) fn is_found_again(self) -> bool {
         self.is_found_again

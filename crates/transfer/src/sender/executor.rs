@@ -429,7 +429,7 @@ impl<'a> Executor<'a> {
                 if growing(state, id).is_some() {
                     grow(state, GrowJob::Again(id, index));
                 } else if !read(state, id, ReadJob::Again(id, index)) {
-                    let is_kept = self.input.as_ref().is_some_and(Input::is_kept);
+                    let is_kept = self.input.as_ref().and_then(Input::from).is_some();
                     state.machine.on_unreadable(clock::now(), id, read_once(is_kept));
                 }
             }

@@ -40,14 +40,10 @@ impl Input {
         Self { from: Some(from), ..self }
     }
 
-    /// Whether it is kept unfinished at the receiver where the session ends early.
+    /// Number of bytes that come before it; `None` if it is not kept unfinished at the receiver where the session
+    /// ends early.
     #[must_use]
-    pub fn is_kept(&self) -> bool {
-        self.from.is_some()
-    }
-
-    /// Number of bytes that come before it; `None` if it is not kept unfinished.
-    pub(super) fn from(&self) -> Option<ByteCount> {
+    pub fn from(&self) -> Option<ByteCount> {
         self.from
     }
 

@@ -101,7 +101,11 @@ impl Options {
             "from" => self.from.replace(Sources::parse(&value)?).is_some(),
             "max-rate" => {
                 let schedule = limit_schedule(&value);
-                let schedule = schedule.map_err(|error| format!("max-rate={value}: {error}"))?;
+                let schedule =
+                    schedule.map_err(|error| match value.starts_with(|first: char| first.is_ascii_digit()) {
+                        true => format!("max-rate={value}: {error}"),
+                        false => format!("max-rate={value}: {error}; for {QUOTED}"),
+                    })?;
                 limits.max_rate.replace(schedule).is_some()
             }
             "max-sessions" => {
@@ -128,6 +132,9 @@ fn quantity<T: FromStr<Err: ToString> + PartialEq>(name: &str, value: &str, zero
     }
 }
 
+/// Notation of rates over time as the value of an option.
+const QUOTED: &str = "rates over time, which stand in quotes: max-rate=\"mon-fri 08:00-18:00=200mbit, else=1gbit\"";
+
 /// Error for an option that is not supported.
 fn unknown(name: &str) -> String {
     if ONLY_OF_OPENSSH.contains(&name) {
@@ -137,8 +144,7 @@ fn unknown(name: &str) -> String {
         );
     }
     if name == "else" {
-        return "else belongs to rates over time, which stand in quotes: max-rate=\"mon-fri 08:00-18:00=200mbit, else=1gbit\""
-            .to_owned();
+        return format!("else belongs to {QUOTED}");
     }
     format!(
         "unknown option {name:?}: expected root=, rights=, user=, owner=, expires=, from=, max-rate=, max-sessions=, \

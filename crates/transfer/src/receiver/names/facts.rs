@@ -286,12 +286,17 @@ impl Facts for Examiner<'_> {
         }
         let (Some(Claimed::Part(claimed)), true) = (&mut self.claimed, first.bytes() == from.as_u64()) else {
             self.claimed = None;
-            let there = first.bytes();
-            return Err(Failure::Passing(format!(
-                "{path}: {there} bytes of the unfinished stream are there, and not {from}; continue it from {there}, or begin anew \
-                 with --resume-stream 0",
-                from = from.as_u64()
-            )));
+            let from = from.as_u64();
+            return Err(Failure::Passing(match first.bytes() {
+                0 => format!(
+                    "{path}: no unfinished stream is there to be continued from {from}: the one before has ended, and has its name, or \
+                     nothing of it was kept; begin anew with --resume-stream 0"
+                ),
+                there => format!(
+                    "{path}: {there} bytes of the unfinished stream are there, and not {from}; continue it from {there}, or begin anew \
+                     with --resume-stream 0"
+                ),
+            }));
         };
         claimed.journal.keep_first(first.count()).map_err(|error| failure::of_disk(&path, "write", &error))?;
         Ok(Some(first))
