@@ -49,6 +49,8 @@ test  python3 python3        optional
 test  strace  strace         optional
 test  git    git              optional
 test  lowntfs-3g ntfs-3g      optional
+test  mkfs.xfs xfsprogs     optional
+test  mkfs.btrfs btrfs-progs optional
 test  rsync  rsync           optional
 reading shellcheck shellcheck  optional
 cluster slurmctld slurm-wlm    needed

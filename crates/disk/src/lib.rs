@@ -45,5 +45,6 @@ mod writers;
 
 pub use engine::{Completion, Engine, EngineError, EngineKind, EngineUnavailable, Job, JobKind, open_engine};
 pub use file::{DiskFile, FileError, Preallocation};
+pub use local_copy::reflink;
 pub use pool::{BLOCK_SIZE, Block, BlockPool, Closed};
 pub use writers::has_writers;

@@ -21,7 +21,7 @@ const BUFFER: usize = 1 << 20;
 /// # Errors
 /// The kernel's errors; `UnexpectedEof` if the file is shorter, `Interrupted` if `goes_on` is false.
 pub fn copy_contents(from: &File, to: &File, size: u64, goes_on: impl Fn() -> bool) -> io::Result<()> {
-    if ioctl_ficlone(to, from).is_ok() {
+    if reflink(from, to)? {
         return Ok(());
     }
     to.set_len(size)?;
@@ -40,6 +40,20 @@ pub fn copy_contents(from: &File, to: &File, size: u64, goes_on: impl Fn() -> bo
         }
     }
     Ok(())
+}
+
+/// Makes the empty file `to` share all space of `from`, until either is written to; false if their file system
+/// cannot do that, and `to` is still empty. What is written to `from` later does not show in `to`.
+///
+/// # Errors
+/// What was begun cannot be undone.
+pub fn reflink(from: &File, to: &File) -> io::Result<bool> {
+    if ioctl_ficlone(to, from).is_ok() {
+        return Ok(true);
+    }
+    // Btrfs ends at the first extent that it cannot share, and those before it stay.
+    to.set_len(0)?;
+    Ok(false)
 }
 
 /// A copy of a file's contents in progress.

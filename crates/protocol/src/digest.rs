@@ -25,7 +25,7 @@ use blake3::hazmat::{
 };
 
 use crate::blocks::block_count;
-use crate::limits::BLOCK_SIZE;
+use crate::limits::{BLOCK_SIZE, LEAF_SIZE};
 use crate::message::{DeviceNumber, Digest, Entry, EntryKind, FileDigest, Special};
 
 /// Value of the block at `offset` (a multiple of [`BLOCK_SIZE`]) of a file of `file_size` bytes:
@@ -53,6 +53,34 @@ pub fn is_block(offset: u64, data: &[u8], value: &Digest) -> bool {
     hasher.update(data);
     let is_only = || offset == 0 && hasher.finalize().as_bytes() == value;
     hasher.finalize_non_root() == *value || is_only()
+}
+
+/// Value of the leaf at `offset` (a multiple of [`LEAF_SIZE`]) of a file with several leaves: the chaining value
+/// of its subtree, from which [`block_value_of_leaves`] gives that of its block.
+///
+/// `leaf` is the whole leaf: [`LEAF_SIZE`] bytes, fewer only at the end of the file.
+///
+/// # Panics
+/// If `leaf` is empty, longer than a leaf, or `offset` is not the start of one.
+#[must_use]
+pub fn leaf_value(offset: u64, leaf: &[u8]) -> Digest {
+    assert!(leaf.len() <= LEAF_SIZE, "a leaf has at most {LEAF_SIZE} bytes");
+    assert!(offset.is_multiple_of(LEAF_SIZE as u64), "leaves start at multiples of {LEAF_SIZE}");
+    let mut hasher = Hasher::new();
+    hasher.set_input_offset(offset);
+    hasher.update(leaf).finalize_non_root()
+}
+
+/// [`block_value`] of a block of a file of `file_size` bytes from the values of all its leaves, in order; `None` if
+/// there are none, or if the file is a single leaf, whose value does not give its digest.
+#[must_use]
+pub fn block_value_of_leaves(values: &[Digest], file_size: u64) -> Option<Digest> {
+    if file_size <= LEAF_SIZE as u64 {
+        return None;
+    }
+    let mut subtrees = Subtrees::default();
+    values.iter().for_each(|value| subtrees.push(*value));
+    if file_size <= BLOCK_SIZE as u64 { subtrees.root() } else { subtrees.value() }
 }
 
 /// [`block_value`] of a block of zeros, which has [`BLOCK_SIZE`] bytes or ends with the file.
@@ -91,16 +119,14 @@ pub fn root(size: u64, values: &[Digest]) -> Option<Digest> {
 #[derive(Clone, Debug)]
 pub struct RootHasher {
     blocks: u32,
-    pushed: u64,
-    /// Values of complete subtrees, from large (left) to small (right).
-    subtrees: Vec<Digest>,
+    subtrees: Subtrees,
 }
 
 impl RootHasher {
     /// A hasher for a file of `size` bytes, without any values yet.
     #[must_use]
     pub fn new(size: u64) -> Self {
-        Self { blocks: block_count(size), pushed: 0, subtrees: Vec::new() }
+        Self { blocks: block_count(size), subtrees: Subtrees::default() }
     }
 
     /// Sets the file's size, which was not known before.
@@ -110,36 +136,67 @@ impl RootHasher {
 
     /// Adds the value of the next block.
     pub fn push(&mut self, value: Digest) {
-        // Equal subtrees are merged only once something follows them: the last merge is the root's.
-        while self.subtrees.len() > self.pushed.count_ones() as usize {
-            self.merge_last(merge_subtrees_non_root);
-        }
         self.subtrees.push(value);
-        self.pushed += 1;
     }
 
     /// The file's digest; `None` unless as many values were added as the file has blocks.
     #[must_use]
-    pub fn finish(mut self) -> Option<Digest> {
-        if self.pushed != u64::from(self.blocks) {
+    pub fn finish(self) -> Option<Digest> {
+        if self.subtrees.pushed != u64::from(self.blocks) {
             return None;
         }
         if self.blocks == 0 {
             return Some(*blake3::hash(b"").as_bytes());
         }
-        while self.subtrees.len() > 2 {
+        self.subtrees.root()
+    }
+}
+
+/// Subtrees of equal length whose values are merged as they come.
+#[derive(Clone, Debug, Default)]
+struct Subtrees {
+    pushed: u64,
+    /// Values of complete subtrees, from large (left) to small (right).
+    values: Vec<Digest>,
+}
+
+impl Subtrees {
+    /// Adds the value of the next subtree.
+    fn push(&mut self, value: Digest) {
+        // Equal subtrees are merged only once something follows them: the last merge may be the root's.
+        while self.values.len() > self.pushed.count_ones() as usize {
             self.merge_last(merge_subtrees_non_root);
         }
-        if self.subtrees.len() == 2 {
+        self.values.push(value);
+        self.pushed += 1;
+    }
+
+    /// Value of the root above all of them, or of the only one; `None` without any.
+    fn root(mut self) -> Option<Digest> {
+        self.merge_down_to(2);
+        if self.values.len() == 2 {
             self.merge_last(|left, right, mode| *merge_subtrees_root(left, right, mode).as_bytes());
         }
-        self.subtrees.pop()
+        self.values.pop()
+    }
+
+    /// Value of the subtree above all of them, or of the only one; `None` without any.
+    fn value(mut self) -> Option<Digest> {
+        self.merge_down_to(1);
+        self.values.pop()
+    }
+
+    /// Merges the last subtrees until there are this many.
+    fn merge_down_to(&mut self, count: usize) {
+        while self.values.len() > count {
+            self.merge_last(merge_subtrees_non_root);
+        }
     }
 
     /// Replaces the last two subtrees by the one above them, whose value `merge` computes.
     fn merge_last(&mut self, merge: impl FnOnce(&Digest, &Digest, Mode<'_>) -> Digest) {
-        if let (Some(right), Some(left)) = (self.subtrees.pop(), self.subtrees.pop()) {
-            self.subtrees.push(merge(&left, &right, Mode::Hash));
+        if let (Some(right), Some(left)) = (self.values.pop(), self.values.pop()) {
+            self.values.push(merge(&left, &right, Mode::Hash));
         }
     }
 }

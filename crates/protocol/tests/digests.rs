@@ -3,8 +3,10 @@
 use blake3::hazmat::{Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
 use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset};
 use icdc_protocol::digest::{
-    RootHasher, TreeHasher, block_value, first_name, is_block, item, root, sparse_map, zero_block_value,
+    RootHasher, TreeHasher, block_value, block_value_of_leaves, first_name, is_block, item, leaf_value, root,
+    sparse_map, zero_block_value,
 };
+use icdc_protocol::limits::LEAF_SIZE;
 use icdc_protocol::message::*;
 use icdc_protocol::{BLOCK_SIZE, Digest};
 use proptest::prelude::*;
@@ -56,6 +58,24 @@ fn blocks_are_known_and_make_a_file_before_its_size_is_known() {
         hasher.set_size(size as u64);
         assert_eq!(hasher.finish(), Some(*blake3::hash(&file).as_bytes()), "{size} bytes");
     }
+}
+
+#[test]
+fn the_values_of_its_leaves_give_that_of_a_block() {
+    const BLOCK: usize = BLOCK_SIZE;
+    let lengths =
+        [1, 1024, LEAF_SIZE - 1, LEAF_SIZE, LEAF_SIZE + 1, 3 * LEAF_SIZE, 5 * LEAF_SIZE + 1, BLOCK - 1, BLOCK];
+    let sizes = lengths.into_iter().flat_map(|length| [length, BLOCK + length, 2 * BLOCK + length]);
+    for size in sizes {
+        let file = contents(size);
+        for ((index, block), value) in (0..).zip(file.chunks(BLOCK_SIZE)).zip(values(&file)) {
+            let offsets = (block_offset(index)..).step_by(LEAF_SIZE);
+            let leaves: Vec<_> = offsets.zip(block.chunks(LEAF_SIZE)).map(|(at, leaf)| leaf_value(at, leaf)).collect();
+            let expected = (size > LEAF_SIZE).then_some(value);
+            assert_eq!(block_value_of_leaves(&leaves, size as u64), expected, "{size} bytes, block {index}");
+        }
+    }
+    assert_eq!(block_value_of_leaves(&[], 2 * BLOCK as u64), None);
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn copied(route: Route, size: u64) -> RoutedSite {
 }
 
 /// Writes other bytes at these places, (offset, length); those behind the end are new.
-fn change(path: &Path, seed: u64, places: &[(u64, u64)]) {
+pub(crate) fn change(path: &Path, seed: u64, places: &[(u64, u64)]) {
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut random = Noise::new(seed);
     for (offset, length) in places {

@@ -13,6 +13,7 @@ use crate::support::compare::{inode, same_contents};
 use crate::support::daemon::Daemon;
 use crate::support::data::{Noise, age};
 use crate::support::mounts::Mount;
+use crate::support::process::eventually;
 use crate::support::{
     Ended, KIB, MIB, Route, RoutedSite, Run, Signal, Site, Start, assert_no_leftovers, assert_same, bytes_done, data,
     is_root, leftovers, open_to_all, skip,
@@ -252,6 +253,11 @@ fn a_receiver_that_is_killed_goes_on_where_it_was() {
             None => {
                 run.kill();
                 assert_eq!(leftovers(routed.site.root()).len(), 1, "the journal marks it");
+                let words = ["leftovers", "--remove", "."];
+                let removed = || routed.site.icdc(&words).run();
+                assert!(eventually(|| removed().code == Some(1)), "{}", removed());
+                assert!(removed().stderr.contains("image is inconsistent"), "{}", removed());
+                assert_eq!(leftovers(routed.site.root()).len(), 1, "the journal marks it still");
                 let ended = routed.copy(&["--in-place"], &["source"], "image").expect_code(0);
                 assert_written(&routed, before, &ended);
             }

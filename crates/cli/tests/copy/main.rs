@@ -46,6 +46,7 @@ mod predicted;
 mod pruning;
 mod published;
 mod receipt;
+mod reflinks;
 mod renames;
 mod replaced;
 mod rights;

@@ -76,6 +76,15 @@ impl Mount {
         mounted.then_some(Self { path })
     }
 
+    /// A file system of `bytes` bytes of this kind, made by `mkfs` of that name, at `path`, which is made; its image
+    /// lies beside it. `None` where it cannot be made or mounted, with the reason on standard error.
+    pub fn of_kind(kind: &str, path: PathBuf, bytes: u64) -> Option<Self> {
+        let image = image(&path, bytes)?;
+        let made = succeeds(Command::new(format!("/sbin/mkfs.{kind}")).args(["-q", "-f"]).arg(&image));
+        let mounted = made && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&path));
+        mounted.then_some(Self { path })
+    }
+
     /// The file system of a device at `path`, which is made. `None` where it cannot be mounted, with the
     /// reason on standard error.
     pub fn device(node: &Path, path: PathBuf) -> Option<Self> {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! One file is read at a time. The blocks that are described and have not arrived are bounded: so are
-//! the files that are open, and the blocks are still in the page cache when what is equal is read
+//! the files that are open, and the blocks are still in the page cache where what is equal is read
 //! once more. Where nothing has been equal for a while from its start on, a file is not read on.
 
 use std::collections::{BTreeSet, VecDeque};

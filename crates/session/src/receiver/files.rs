@@ -2,7 +2,7 @@
 //! next for each file.
 //!
 //! ```text
-//! expect ──► first block (or end) ──► Open ──► Write … ──► every 64 MiB, or second: Sync, then Note
+//! expect ──► needed, first block, end ──► Open ──► Write … ──► every 64 MiB, or second: Sync, then Note
 //!                                                │
 //!            end known, all blocks written, the held ones compared
 //!                                                ▼
@@ -61,6 +61,11 @@ impl<B> Files<B> {
     pub fn expect(&mut self, id: EntryId, expected: Expected) {
         let file = File::new(id, expected, &mut self.context);
         self.files.insert(id, file);
+    }
+
+    /// Opens a file before its first block arrives, unless that has happened.
+    pub fn on_needed(&mut self, id: EntryId) {
+        self.with(id, File::on_needed);
     }
 
     /// Handles a block of a file that has arrived; `value` is the digest in its header.

@@ -18,6 +18,7 @@ use icdc_session::SessionError;
 use icdc_session::receiver::files::digest_like;
 use icdc_units::{ByteCount, Span};
 
+use super::bases::Stepped;
 use super::jobs::{CompareJob, DiskJob, NameJob, Subject};
 use super::references;
 use super::shared::Shared;
@@ -44,10 +45,7 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<DiskJob>, names: &Channel<N
         };
         let job = match job {
             DiskJob::Describe => {
-                let goes_on = !shared.has_failed();
-                let by_place = goes_on && shared.bases.step(&mut buffer, |basis| shared.reply(basis));
-                let by_chunks = goes_on && shared.delta.step(&mut buffer, |chunks| shared.reply(chunks));
-                describes = by_place || by_chunks;
+                describes = !shared.has_failed() && describe(shared, &mut buffer, names);
                 continue;
             }
             DiskJob::Compare(job) => job,
@@ -85,6 +83,21 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<DiskJob>, names: &Channel<N
         }
         let _ = names.send(NameJob::Compared { id: job.id, same: found == Some(job.digest) });
     }
+}
+
+/// Takes the next step of describing files to the sender; whether there is another one. A file that is to be
+/// opened first is asked for by `names`.
+fn describe(shared: &Shared<'_>, buffer: &mut Vec<u8>, names: &Channel<NameJob>) -> bool {
+    let by_place = match shared.bases.step(buffer, |basis| shared.reply(basis)) {
+        Stepped::On => true,
+        Stepped::Waits => false,
+        Stepped::Opens(id) => {
+            let _ = names.send(NameJob::Open(id));
+            false
+        }
+    };
+    let by_chunks = shared.delta.step(buffer, |chunks| shared.reply(chunks));
+    by_place || by_chunks
 }
 
 /// Digest that an earlier run has kept of a file which is as it was found, of the kind that it is to be

@@ -1,17 +1,21 @@
 //! Checks that every block is what its header promises, between the socket and the disk.
 
+use std::sync::Arc;
+
 use crossbeam_channel::{Receiver as Queue, SendError, Sender as Channel};
 use icdc_disk::Block;
 use icdc_protocol::block_map::{block_count, block_length, block_offset};
 use icdc_protocol::delta::{CopiedPart, copied_bytes, sent_ranges};
-use icdc_protocol::digest;
-use icdc_protocol::message::{Assembled, BlockHeader, Diskless, EntryId};
+use icdc_protocol::digest::{self, block_value_of_leaves, leaf_value};
+use icdc_protocol::limits::LEAF_SIZE;
+use icdc_protocol::message::{Assembled, BlockHeader, Digest, Diskless, EntryId};
 use icdc_session::SessionError;
 use icdc_session::receiver::files::Length;
 use icdc_units::ByteCount;
 
+use super::bases::Existing;
 use super::disk_rate::Arrived;
-use super::jobs::{DiskJob, HashJob, NameJob, StoreJob};
+use super::jobs::{DiskJob, Gaps, HashJob, NameJob, StoreJob};
 use super::shared::Shared;
 use crate::diskless;
 
@@ -79,29 +83,41 @@ fn pass_on(
     end.map_or(Ok(()), |end| store.send(StoreJob::End(end)))
 }
 
-/// Puts a block together from the file that is replaced and from what differs, and returns the job to
-/// store it; or, if it does not have its digest then, the job to ask for all of it. `None` for a block
-/// of a file that has failed, or where the session fails.
+/// Checks a block that differs from the file with which it is compared, put together from that or written over
+/// it, and returns the job to store it; or, if it does not have its digest then, the job to ask for all of it.
+/// `None` for a block of a file that has failed, or where the session fails.
 fn difference(shared: &Shared<'_>, header: BlockHeader, arrived: Arrived) -> Option<StoreJob> {
     let Length::Known(size) = shared.large_files.length(header.id)? else { return None };
     let size = size.as_u64();
     let BlockHeader { id, index, value, ranges } = header;
+    if index >= block_count(size) {
+        shared.fail(SessionError::Protocol(format!("block {index} of item {id} is beyond its end")));
+        return None;
+    }
     let Arrived { mut block, waits, .. } = arrived;
-    let length = block_length(size, index);
-    // It may be gone by now.
-    let is_whole = shared.bases.existing(id).map_or(Ok(false), |existing| {
-        let mut is_whole = true;
-        let equal = |offset: usize, gap: &mut [u8]| {
-            is_whole = is_whole && existing.fill(block_offset(index) + offset as u64, gap);
-        };
-        spread(&mut block, &ranges, length, equal).map(|()| is_whole)
-    });
-    match is_whole {
-        Ok(true) if digest::block_value(block_offset(index), &block[..length], size) == value => {
+    let (offset, length) = (block_offset(index), block_length(size, index));
+    let checked = match shared.bases.take_leaves(id, index) {
+        Some(leaves) => spread(&mut block, &ranges, length, |_, _| ())
+            .map(|()| (value_over(&leaves, &ranges, (offset, &block[..length]), size), Gaps::Kept)),
+        None => {
+            // It may be gone by now.
+            let existing = shared.bases.existing(id);
+            let mut is_whole = existing.is_some();
+            let equal = |at: usize, gap: &mut [u8]| {
+                let fills = |existing: &Arc<Existing>| existing.fill(offset + at as u64, gap);
+                is_whole = is_whole && existing.as_ref().is_some_and(fills);
+            };
+            let filled = spread(&mut block, &ranges, length, equal);
+            filled.map(|()| (is_whole.then(|| digest::block_value(offset, &block[..length], size)), Gaps::Filled))
+        }
+    };
+    match checked {
+        Ok((Some(found), gaps)) if found == value => {
             let sent = ranges.iter().map(|(_, length)| *length as usize).sum::<usize>();
             shared.tally().on_unchanged(ByteCount::from(length - sent));
-            let header = BlockHeader { id, index, value, ranges: Vec::new() };
-            Some(StoreJob::Block { header, block: Arrived { block, length, waits }, unchanged: sent == 0 })
+            let ranges = if gaps == Gaps::Kept { ranges } else { Vec::new() };
+            let header = BlockHeader { id, index, value, ranges };
+            Some(StoreJob::Block { header, block: Arrived { block, length, waits }, gaps })
         }
         Ok(_) => Some(StoreJob::Outdated { id, index }),
         Err(()) => {
@@ -109,6 +125,23 @@ fn difference(shared: &Shared<'_>, header: BlockHeader, arrived: Arrived) -> Opt
             None
         }
     }
+}
+
+/// Value of the block at `offset` of a file of `size` bytes that has the leaves of these values but for those in
+/// `ranges`, which are in `block`. `None` if a range does not consist of whole leaves, or if one is missing.
+fn value_over(leaves: &[Digest], ranges: &[(u32, u32)], (offset, block): (u64, &[u8]), size: u64) -> Option<Digest> {
+    let mut values: Vec<_> = (0..block.len().div_ceil(LEAF_SIZE)).map(|number| leaves.get(number).copied()).collect();
+    for &(start, length) in ranges {
+        let (start, end) = (start as usize, start as usize + length as usize);
+        if !start.is_multiple_of(LEAF_SIZE) || !(end.is_multiple_of(LEAF_SIZE) || end == block.len()) {
+            return None;
+        }
+        for (number, leaf) in (start / LEAF_SIZE..).zip(block.get(start..end)?.chunks(LEAF_SIZE)) {
+            *values.get_mut(number)? = Some(leaf_value(offset + (number * LEAF_SIZE) as u64, leaf));
+        }
+    }
+    let values: Option<Vec<_>> = values.into_iter().collect();
+    block_value_of_leaves(&values?, size)
 }
 
 /// Puts a block together from files at the destination and from the `sent` bytes that are in it, and returns
@@ -141,7 +174,7 @@ fn assembled(shared: &Shared<'_>, assembled: Assembled, arrived: Arrived, sent: 
     }
     shared.tally().on_unchanged(ByteCount::new(copied_bytes(&copies)));
     let header = BlockHeader { id, index, value, ranges };
-    Some(StoreJob::Block { header, block: Arrived { block, length, waits }, unchanged: false })
+    Some(StoreJob::Block { header, block: Arrived { block, length, waits }, gaps: Gaps::Holes })
 }
 
 /// Fills a gap at `offset` in a block with what is copied there, and zeros where nothing is: holes. False if
@@ -167,7 +200,7 @@ fn block(shared: &Shared<'_>, header: BlockHeader, payload: Option<Arrived>) -> 
         Length::Stream => check_streamed(&header, payload),
     };
     match checked {
-        Ok(block) => Some(StoreJob::Block { header, block, unchanged: false }),
+        Ok(block) => Some(StoreJob::Block { header, block, gaps: Gaps::Holes }),
         Err(reason) => {
             shared.fail(SessionError::Protocol(reason));
             None
@@ -242,4 +275,40 @@ fn spread(
     }
     fill(0, &mut block[..end]);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use icdc_protocol::limits::BLOCK_SIZE;
+
+    use super::*;
+
+    /// A block in which each leaf has the byte of its number, the last one being short.
+    fn block() -> Vec<u8> {
+        let leaves = (0..5_u8).flat_map(|number| [number; LEAF_SIZE]);
+        leaves.chain([9; 100]).collect()
+    }
+
+    #[test]
+    fn the_value_of_a_block_follows_from_leaves_that_are_there_and_those_that_were_sent() {
+        let (old, mut new) = (block(), block());
+        let (offset, length, leaf) = (BLOCK_SIZE as u64, old.len(), LEAF_SIZE as u32);
+        let size = offset + length as u64;
+        new[LEAF_SIZE + 7] ^= 1;
+        new[length - 1] ^= 1;
+        let there: Vec<_> =
+            (offset..).step_by(LEAF_SIZE).zip(old.chunks(LEAF_SIZE)).map(|(at, leaf)| leaf_value(at, leaf)).collect();
+        let sent = [(leaf, leaf), (5 * leaf, 100)];
+        let value = |leaves: &[Digest], ranges: &[_]| value_over(leaves, ranges, (offset, &new), size);
+        assert_eq!(value(&there, &sent), Some(digest::block_value(offset, &new, size)));
+        assert_eq!(value_over(&there, &[], (offset, &old), size), Some(digest::block_value(offset, &old, size)));
+        // What is sent need not be known, and what is known need not be sent.
+        assert_eq!(value(&there[..5], &sent), value(&there, &sent));
+        assert_eq!(value(&there[..4], &[(leaf, leaf), (4 * leaf, leaf + 100)]), value(&there, &sent));
+        assert_eq!(value(&there[..4], &sent), None, "a leaf is missing");
+        assert_ne!(value(&there, &sent[..1]), value(&there, &sent), "a leaf that differs was not sent");
+        for misaligned in [(leaf + 1, leaf - 1), (leaf, leaf - 1), (5 * leaf, 99)] {
+            assert_eq!(value(&there, &[misaligned]), None, "{misaligned:?}");
+        }
+    }
 }

@@ -38,6 +38,8 @@ pub(super) enum NameJob {
     Referred { id: EntryId, made: Option<Made> },
     /// The files of the destination that may have been renamed.
     Candidates(Candidates),
+    /// A large file is to be opened before its first block arrives.
+    Open(EntryId),
     /// Receiving a large file was given up.
     Lost { id: EntryId, failure: Failure },
 }
@@ -65,9 +67,10 @@ pub(super) enum HashJob {
 pub(super) enum StoreJob {
     /// A file whose blocks will come, except for those that are `held` already.
     Expect { plan: Box<Plan>, held: Option<BlockMap> },
-    /// A block to be written, whose digest was right; `unchanged` if the file that it was compared with
-    /// has all of it.
-    Block { header: BlockHeader, block: Arrived, unchanged: bool },
+    /// A file that is expected is to be opened before its first block arrives.
+    Open(EntryId),
+    /// A block to be written, whose digest was right.
+    Block { header: BlockHeader, block: Arrived, gaps: Gaps },
     /// A block that cannot be put together, because the file that is replaced has changed.
     Outdated { id: EntryId, index: u32 },
     /// No more blocks of a file will come, or the file is given up.
@@ -86,6 +89,17 @@ pub(super) enum DiskJob {
     Find(Search),
     /// Files are to be compared with those that they replace, as far as that is possible now.
     Describe,
+}
+
+/// Contents of a block between its data ranges, and where they come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gaps {
+    /// Holes: zeros.
+    Holes,
+    /// None: it has no gaps, and was put together from a file at the destination.
+    Filled,
+    /// What the file into which it is written has there, in whole leaves; in memory, anything.
+    Kept,
 }
 
 impl HashJob {

@@ -11,16 +11,18 @@ use icdc_disk::{DiskFile, FileError, sparse};
 use icdc_protocol::Features;
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::block_map::{block_count, block_offset};
-use icdc_protocol::limits::{BLOCK_SIZE, MAX_FILE_SIZE};
+use icdc_protocol::limits::{BLOCK_SIZE, LEAF_SIZE, MAX_FILE_SIZE};
 use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, Message, ReceiveOptions, Streamed};
 use icdc_session::SessionError;
 use icdc_session::receiver::files::{Length, Opened};
 use icdc_units::ByteCount;
 
+use super::bases::OwnContents;
 use super::differing::{Piece, differing};
 use super::failure::{self, Failure};
 use super::file_identity::Occupant;
 use super::in_place::{FoundInPlace, MarkedFile, Writing, clear_holes};
+use super::jobs::Gaps;
 use super::leftovers::{self, FileJournal, MadeFiles};
 use super::publishing::Made;
 use super::restored_metadata::{metadata, restore};
@@ -170,11 +172,22 @@ struct Unfinished {
 /// Where the data of a large file are until it is complete.
 enum Place {
     /// In a part file, beside which there may be a journal.
-    Part { staging: Staging, journal: Option<FileJournal> },
+    Part { staging: Staging, journal: Option<FileJournal>, origin: Origin },
     /// Where they stay: in the device that is the destination.
     Device,
     /// Where they stay: in the existing file that has the name.
     File(MarkedFile),
+}
+
+/// Origin of a part file: what it has where nothing was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// It was made: it has zeros.
+    Made,
+    /// It is a clone of the file that is replaced, whose contents, of this length, it has.
+    Cloned { length: ByteCount },
+    /// An earlier run has left it: it may have been a clone.
+    Continued,
 }
 
 /// A large file that is received: where its data are, and its final name.
@@ -213,8 +226,7 @@ impl LargeFile {
         let (file, marked) =
             found.begin(&Writing { directory: &directory, name: &name, header: &header, mode, continues })?;
         let present = file.metadata().map_or(header.size, |found| found.len());
-        let disk = DiskFile::for_writing(file).map_err(|error| error.to_string())?;
-        let disk = Arc::new(disk.through_page_cache(shared.options.buffered));
+        let disk = for_writing(file, shared.options)?;
         let size = ByteCount::new(header.size);
         let file = Self { entry, directory, name, place: Place::File(marked), size, disk };
         if continues {
@@ -253,22 +265,30 @@ impl LargeFile {
         let (length, sparse) = (plan.length(), plan.is_sparse());
         // The lock keeps newer runs from the name from now on, but one may have given it to a newer version.
         let needs_sender = has_waited || Occupant::of(&plan.directory, &plan.name) != plan.found;
-        let Plan { entry, directory, name, .. } = plan;
+        let Plan { id, entry, directory, name, .. } = plan;
         let Unfinished { staging, file, journal } = unfinished;
-        let disk = DiskFile::for_writing(file).map_err(|error| error.to_string())?;
-        let disk = Arc::new(disk.through_page_cache(shared.options.buffered));
+        let disk = for_writing(file, shared.options)?;
         let size = match length {
             Length::Known(size) => size,
             Length::Stream => ByteCount::ZERO,
         };
         let journaled = journal.is_some();
-        let file = Self { entry, directory, name, place: Place::Part { staging, journal }, size, disk };
+        let is_filled = shared.options.diskless.is_none() && shared.order.output.is_none();
+        let origin = if is_continued {
+            Origin::Continued
+        } else {
+            let cloned = if is_filled { shared.bases.clone_into(id, disk.as_file()) } else { Ok(None) };
+            let cloned = cloned.map_err(|error| failure::of_disk(&directory.path_of(&name), "clone", &error));
+            let cloned = cloned.inspect_err(|_| leftovers::discard(&directory, staging))?;
+            cloned.map_or(Origin::Made, |length| Origin::Cloned { length })
+        };
+        let file = Self { entry, directory, name, place: Place::Part { staging, journal, origin }, size, disk };
         if is_continued {
             // What an earlier run has left counts only as far as the medium has it.
             file.disk.forget_cache();
         }
-        let is_filled = shared.options.diskless.is_none() && shared.order.output.is_none();
-        file.reserve(sparse || !is_filled).inspect_err(|_| file.close(is_continued))?;
+        let has_holes = sparse || !is_filled || matches!(origin, Origin::Cloned { .. });
+        file.reserve(has_holes).inspect_err(|_| file.close(is_continued))?;
         Ok((file, Opened { journaled, needs_sender }))
     }
 
@@ -323,31 +343,48 @@ impl LargeFile {
     }
 
     /// Part of a block, whose data are in these ranges, that is to be written. What is equal in the existing file into
-    /// which it is written stays as it is, unless files travel whole, and what that has in holes of the source
-    /// is cleared.
+    /// which it is written, or in a clone of it, stays as it is, unless files travel whole, and what that has in
+    /// holes of the source is cleared.
     pub(super) fn prepare_write(
         &mut self,
         index: u32,
-        (data, ranges): (&[u8], Vec<(u32, u32)>),
+        (data, ranges, gaps): (&[u8], Vec<(u32, u32)>, Gaps),
         options: &ReceiveOptions,
     ) -> Result<ToWrite, Failure> {
-        match &mut self.place {
-            Place::Part { .. } => Ok(ToWrite::Ranges(ranges)),
-            // Zeros between the ranges are written, too: old contents must not show.
-            Place::Device => Ok(ToWrite::Ranges(Vec::new())),
-            Place::File(marked) => {
-                marked.changes();
-                let piece = Piece { offset: block_offset(index), data, ranges: &ranges };
-                let found = differing(&self.disk, &piece, !options.whole_files);
-                let found = found.map_err(|error| failure::of_disk(&self.path(), "clear holes", &error))?;
-                Ok(if found.is_empty() { ToWrite::Nothing } else { ToWrite::Ranges(found) })
-            }
+        if gaps == Gaps::Kept && ranges.is_empty() {
+            return Ok(ToWrite::Nothing);
         }
+        if let Place::File(marked) = &mut self.place {
+            marked.changes();
+        }
+        let compares = match (&self.place, gaps) {
+            (_, Gaps::Kept) | (Place::Part { origin: Origin::Made, .. }, _) => return Ok(ToWrite::Ranges(ranges)),
+            // Zeros between the ranges are written, too: old contents must not show.
+            (Place::Device, _) => return Ok(ToWrite::Ranges(Vec::new())),
+            // What travels whole was not compared, or differs.
+            (Place::Part { .. }, _) => gaps == Gaps::Filled,
+            (Place::File(_), _) => !options.whole_files,
+        };
+        let piece = Piece { offset: block_offset(index), data, ranges: &ranges };
+        let found = differing(&self.disk, &piece, compares);
+        let found = found.map_err(|error| failure::of_disk(&self.path(), "clear holes", &error))?;
+        Ok(if found.is_empty() { ToWrite::Nothing } else { ToWrite::Ranges(found) })
+    }
+
+    /// What the file has where nothing was written, if it is compared with that.
+    pub(super) fn own_contents(&self) -> Option<OwnContents> {
+        let length = match &self.place {
+            Place::Part { origin: Origin::Cloned { length }, .. } => *length,
+            Place::Part { origin: Origin::Made | Origin::Continued, .. } => return None,
+            Place::File(marked) => marked.length(),
+            Place::Device => self.size,
+        };
+        Some(OwnContents { disk: self.disk.clone(), length })
     }
 
     /// Sets length and metadata of the file, those of a stream as it has `streamed` them; false if it could
-    /// not be given its mode. Of one that is written into an existing file, what that has in the `holes` of the
-    /// source is cleared before.
+    /// not be given its mode. What it may have in the `holes` of the source, from before it was written, is cleared
+    /// first.
     pub(super) fn finish(
         &mut self,
         streamed: Option<Streamed>,
@@ -358,15 +395,19 @@ impl LargeFile {
             streamed.describe(&mut self.entry);
             self.size = ByteCount::new(streamed.size);
         }
-        let staging = match &mut self.place {
+        let (staging, origin) = match &mut self.place {
             // A device has its own length and attributes.
             Place::Device => return Ok(true),
             Place::File(marked) => {
                 marked.changes();
                 return self.finish_in_place(holes, options);
             }
-            Place::Part { staging, .. } => *staging,
+            Place::Part { staging, origin, .. } => (*staging, *origin),
         };
+        if origin != Origin::Made {
+            clear_holes(&self.disk, holes, self.size.as_u64())
+                .map_err(|error| failure::of_disk(&self.path(), "clear holes", &error))?;
+        }
         self.disk.set_len(self.size.as_u64()).map_err(|error| Failure::Passing(error.to_string()))?;
         let wanted = metadata(&self.entry, options);
         let (name, file) = (staging.part(), self.disk.as_file());
@@ -442,6 +483,14 @@ impl LargeFile {
             Place::File(_) | Place::Part { .. } => failure,
         }
     }
+}
+
+/// A file in which blocks, or leaves of them, are written.
+fn for_writing(file: File, options: &ReceiveOptions) -> Result<Arc<DiskFile>, Failure> {
+    let disk = DiskFile::for_writing(file).map_err(|error| error.to_string())?;
+    // What is beside a leaf that is written stays.
+    let is_coarse = disk.alignment().is_some_and(|alignment| alignment > LEAF_SIZE);
+    Ok(Arc::new(disk.through_page_cache(options.buffered || is_coarse)))
 }
 
 /// Part of a block that is to be written to its file.

@@ -277,6 +277,11 @@ impl<'a> FileExecutor<'a> {
             NameJob::Compared { id, same } => self.book.on_compared(now, id, same),
             NameJob::Referred { id, made } => self.on_reference_copied(id, made),
             NameJob::Candidates(found) => self.on_candidates_found(found),
+            NameJob::Open(id) => {
+                if let Some(store) = &self.store {
+                    let _ = store.send(StoreJob::Open(id));
+                }
+            }
             NameJob::Lost { id, failure } => self.book.on_lost(now, id, failure),
         }
     }

@@ -23,7 +23,7 @@ use icdc_units::ByteCount;
 
 use super::disk_rate::{Arrived, WaitingBlock};
 use super::failure::Failure;
-use super::jobs::{NameJob, StoreJob};
+use super::jobs::{DiskJob, Gaps, NameJob, StoreJob};
 use super::large_file::{LargeFile, Plan, ToWrite};
 use super::output::{NotWritten, Ordered};
 use super::shared::Shared;
@@ -44,10 +44,9 @@ const NO_DEADLINE: Duration = Duration::from_secs(3600);
 struct Arrival {
     block: Arrived,
     ranges: Vec<(u32, u32)>,
+    gaps: Gaps,
     /// Digest of the block.
     value: Digest,
-    /// Whether the file that it was compared with has all of it.
-    unchanged: bool,
 }
 
 /// Purpose of a job of the disk engine.
@@ -66,6 +65,7 @@ enum JobPurpose {
 pub(super) struct Store<'a> {
     shared: &'a Shared<'a>,
     names: Channel<NameJob>,
+    reads: Channel<DiskJob>,
     engine: Box<dyn Engine>,
     machine: Files<Arrival>,
     /// Plans of the files that have not been opened yet.
@@ -79,7 +79,7 @@ pub(super) struct Store<'a> {
 
 /// Body of the thread that writes large files: handles jobs until the queue is closed, then makes
 /// durable what has arrived.
-pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, names: Channel<NameJob>) {
+pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, names: Channel<NameJob>, reads: Channel<DiskJob>) {
     let engine = match open_engine(DEPTH, diskless::engine(shared.options.diskless)) {
         Ok(engine) => engine,
         Err(error) => return shared.fail(SessionError::Local(error.to_string())),
@@ -91,6 +91,7 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, names: Channel<N
     let mut store = Store {
         shared,
         names,
+        reads,
         engine,
         // What a device has is always read back.
         machine: Files::new(shared.options.verify || shared.options.write_device),
@@ -139,15 +140,21 @@ impl Store<'_> {
                 let id = plan.id;
                 let in_place = plan.is_in_place(self.shared);
                 let expected = Expected { length: plan.length(), sparse: plan.is_sparse(), held, in_place };
+                let is_alone = self.plans.is_empty() && self.files.is_empty();
                 self.plans.insert(id, *plan);
                 self.machine.expect(id, expected);
+                // Whoever is to write the same file finds it in use before its first block arrives.
+                if is_alone {
+                    self.machine.on_needed(id);
+                }
             }
-            StoreJob::Block { header, block, unchanged } => {
+            StoreJob::Open(id) => self.machine.on_needed(id),
+            StoreJob::Block { header, block, gaps } => {
                 let BlockHeader { id, index, value, ranges } = header;
                 if block.length < BLOCK_SIZE && self.is_stream(id) {
                     self.machine.on_last_of_stream(id, index, ByteCount::from(block.length));
                 }
-                self.machine.on_block(id, index, value, Arrival { block, ranges, value, unchanged });
+                self.machine.on_block(id, index, value, Arrival { block, ranges, gaps, value });
             }
             StoreJob::Outdated { id, index } => self.machine.on_outdated(id, index),
             StoreJob::End(end) => self.machine.on_end(end),
@@ -206,6 +213,7 @@ impl Store<'_> {
             Action::Foreign(end) => self.report(NameJob::Message(end.into())),
             Action::Stored { id, digest, unsynced, streamed } => {
                 let Some(file) = self.files.remove(&id) else { return };
+                self.shared.bases.on_closed(id);
                 self.report(match file.made(unsynced) {
                     Ok(made) => NameJob::Stored { id, made, digest, streamed },
                     Err(failure) => {
@@ -258,6 +266,7 @@ impl Store<'_> {
     fn open(&mut self, id: EntryId) {
         let Some(plan) = self.plans.remove(&id) else { return };
         let outcome = LargeFile::open(plan, self.shared).map(|(file, opened)| {
+            DiskJob::describe_on(&self.reads, self.shared.bases.on_opened(id, file.own_contents()));
             self.files.insert(id, file);
             opened
         });
@@ -269,12 +278,9 @@ impl Store<'_> {
     fn write(&mut self, id: EntryId, index: u32, arrival: Arrival) {
         let Some(file) = self.files.get_mut(&id) else { return };
         let disk = file.disk_file().clone();
-        let Arrival { block: mut arrived, ranges, value, unchanged } = arrival;
-        let to_write = match unchanged && file.is_in_device() {
-            true => Ok(ToWrite::Nothing),
-            false => file.prepare_write(index, (&arrived.block[..arrived.length], ranges), self.shared.options),
-        };
-        let ranges = match to_write {
+        let Arrival { block: mut arrived, ranges, gaps, value } = arrival;
+        let data = &arrived.block[..arrived.length];
+        let ranges = match file.prepare_write(index, (data, ranges, gaps), self.shared.options) {
             Ok(ToWrite::Ranges(ranges)) => ranges,
             outcome => {
                 drop(arrived);
@@ -346,6 +352,7 @@ impl Store<'_> {
     /// Closes the open files of an item, removing its data unless `keep`.
     fn close(&mut self, id: EntryId, keep: bool) {
         self.plans.remove(&id);
+        self.shared.bases.on_closed(id);
         if let Some(file) = self.files.remove(&id) {
             file.close(keep);
         }

@@ -49,8 +49,8 @@ pub enum Action<B> {
         id: EntryId,
         /// Length and time of a stream; `None` for a file, whose announcement has them.
         streamed: Option<Streamed>,
-        /// Blocks that are holes of the source, where the file is written at its place: what it has there
-        /// is cleared first.
+        /// Blocks that are holes of the source: what the file may have there from before it was written is
+        /// cleared first.
         holes: Vec<Range<u32>>,
     },
     /// Drop the page cache of the file, which is durable, and find the ranges that hold data on the

@@ -107,12 +107,17 @@ impl<B> File<B> {
         matches!(self.phase, Phase::Ended)
     }
 
-    /// Handles a block that has arrived, with the digest in its header: it is written once the file
-    /// is open.
-    pub(super) fn on_block(&mut self, index: u32, value: Digest, block: B, context: &mut Context<B>) {
+    /// Opens the file, unless that has happened.
+    pub(super) fn on_needed(&mut self, context: &mut Context<B>) {
         if matches!(self.phase, Phase::Expected) {
             self.open(None, context);
         }
+    }
+
+    /// Handles a block that has arrived, with the digest in its header: it is written once the file
+    /// is open.
+    pub(super) fn on_block(&mut self, index: u32, value: Digest, block: B, context: &mut Context<B>) {
+        self.on_needed(context);
         if self.size.streamed().is_some_and(|streamed| index >= block_count(streamed.size)) {
             return self.give_up(Loss::DigestsDiffer, context);
         }
@@ -149,9 +154,7 @@ impl<B> File<B> {
     /// Handles a difference from which the block cannot be put together: the sender is asked for
     /// the whole block.
     pub(super) fn on_outdated(&mut self, index: u32, context: &mut Context<B>) {
-        if matches!(self.phase, Phase::Expected) {
-            self.open(None, context);
-        }
+        self.on_needed(context);
         match &mut self.phase {
             Phase::Opening { outdated, end: None | Some(Ok(_)), .. } => outdated.push(index),
             Phase::Receiving(receiving) if !receiving.blocks.map().contains(index) => {
@@ -187,9 +190,7 @@ impl<B> File<B> {
 
     /// Handles the sender's end of the file: the number of blocks sent, and the file's digest.
     pub(super) fn on_end(&mut self, announced: End, context: &mut Context<B>) {
-        if matches!(self.phase, Phase::Expected) {
-            self.open(None, context);
-        }
+        self.on_needed(context);
         match &mut self.phase {
             Phase::Opening { end: end @ (None | Some(Ok(_))), .. } => *end = Some(Ok(announced)),
             Phase::Receiving(receiving) => receiving.end = Some(announced),
@@ -499,7 +500,7 @@ impl<B> File<B> {
             return self.give_up(Loss::DigestsDiffer, context);
         }
         self.pending += 1;
-        let holes = if self.in_place { self.holes() } else { Vec::new() };
+        let holes = self.holes();
         context.push(Action::Finish { id: self.id, streamed: self.size.streamed(), holes });
     }
 

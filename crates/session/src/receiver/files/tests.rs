@@ -258,8 +258,8 @@ fn a_file_in_place_is_synced_and_read_back_whatever_its_length() {
 }
 
 #[test]
-fn what_a_file_in_place_has_in_the_holes_of_the_source_is_named() {
-    for (in_place, holes) in [(true, vec![1..2, 3..4]), (false, Vec::new())] {
+fn the_holes_of_the_source_are_named() {
+    for in_place in [true, false] {
         let expected = Expected { length: Length::Known(whole(4)), sparse: true, held: None, in_place };
         let mut bench = Bench::of(expected, false).opened_by(0);
         bench.take_first();
@@ -270,8 +270,25 @@ fn what_a_file_in_place_has_in_the_holes_of_the_source_is_named() {
         }
         let map = digest_like(&FileDigest::SparseMap([0; 32]), &map);
         bench.files.on_end(end(2, map.unwrap()));
-        assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None, holes }]);
+        assert_eq!(bench.actions(), [Action::Finish { id: ID, streamed: None, holes: vec![1..2, 3..4] }]);
     }
+}
+
+#[test]
+fn a_file_that_is_needed_is_opened_once_before_its_blocks_arrive() {
+    let mut bench = Bench::new(2);
+    for _ in 0..2 {
+        bench.files.on_needed(ID);
+    }
+    assert_eq!(bench.actions(), [Action::Open { id: ID }]);
+    let opened = Opened { journaled: true, needs_sender: false };
+    bench.files.on_opened(ID, Ok(opened));
+    bench.files.on_needed(ID);
+    assert_eq!(bench.actions(), []);
+    bench.take(0);
+    bench.take(1);
+    bench.files.on_end(end(2, digest(2)));
+    assert!(matches!(bench.actions()[..], [Action::Finish { .. }]));
 }
 
 #[test]

@@ -2,16 +2,21 @@
 
 use icdc_disk::tree::{Directory, Kind, Name};
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::limits::{LEAF_SIZE, PACK_FILE_LIMIT};
+use icdc_protocol::limits::{BLOCK_SIZE, LEAF_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::EntryId;
 use icdc_session::receiver::book::action::{Basis, ReferencePlace};
-use icdc_session::receiver::book::item::DirectoryId;
+use icdc_session::receiver::book::item::{DirectoryId, Item};
 use icdc_units::ByteCount;
 
-use super::super::bases::Place;
+use super::super::bases::{Basis as Contents, OwnContents};
 use super::super::delta;
 use super::super::jobs::DiskJob;
+use super::super::large_file::Claimed;
 use super::FileExecutor;
+
+/// Least length of a file that is opened before it is compared: shorter ones are cheap to read twice, and there may be
+/// many.
+const OPENED_FIRST: ByteCount = ByteCount::new(8 * BLOCK_SIZE as u64);
 
 impl FileExecutor<'_> {
     /// Registers the existing files from which blocks of the large item `id` are put together, apart from
@@ -26,13 +31,19 @@ impl FileExecutor<'_> {
     /// Registers the existing file with which the large item `id` is compared place by place, apart from the
     /// blocks `held`.
     fn expect_replaced(&mut self, id: EntryId, held: Option<BlockMap>, basis: ReferencePlace) {
+        let Ok(size) = self.item(id).map(Item::size) else { return };
         if let Some(device) = self.shared.device.get() {
-            let Ok(item) = self.item(id) else { return };
-            return self.shared.bases.expect(id, item.size(), held, Place::Device(device.disk().clone()));
+            let own = OwnContents { disk: device.disk().clone(), length: device.size() };
+            return self.shared.bases.expect(id, size, held, Contents::Own(own));
         }
-        if let (Some((directory, name)), Ok(item)) = (self.place_of(id, basis), self.item(id)) {
-            self.shared.bases.expect(id, item.size(), held, Place::Named(directory, name));
-        }
+        let Some((directory, name)) = self.place_of(id, basis) else { return };
+        // An unfinished file of an earlier run has what that wrote.
+        let is_continued = matches!(self.claimed.get(&id), Some(Claimed::Part(_))) && held.is_some();
+        let basis = match size >= OPENED_FIRST && !is_continued {
+            true => Contents::UntilOpened { directory, name, is_awaited: false },
+            false => Contents::Named(directory, name),
+        };
+        self.shared.bases.expect(id, size, held, basis);
     }
 
     /// Registers the existing files in which content of the large item `id` may be, wherever it is there:
