@@ -5,7 +5,7 @@
 #
 #   who,run,CUBIC alone Mbit/s,CUBIC beside a copy,CUBIC beside --background,share it keeps %,--background alone Mbit/s,of CUBIC alone %
 #
-#   bench/background.sh [RUNS [SECONDS]]      (5 runs of 20 s)
+#   [WHO='root user'] bench/background.sh [RUNS [SECONDS]]      (5 runs of 20 s)
 #
 #   root   the copy is paced by icdc's own algorithm in the kernel
 #   user   the copy has no capabilities, and finds the rate itself
@@ -47,7 +47,7 @@ beside() {
 }
 
 echo 'who,run,CUBIC alone Mbit/s,CUBIC beside a copy,CUBIC beside --background,share it keeps %,--background alone Mbit/s,of CUBIC alone %'
-for who in root user; do
+for who in ${WHO:-root user}; do
     for (( run = 1; run <= runs; run++ )); do
         alone=$(cubic)
         usual=$(beside "$who")

@@ -285,6 +285,19 @@ fn beside_a_privileged_connection_neither_starves() {
 }
 
 #[test]
+fn in_the_background_hosts_that_pause_are_taken_for_no_others() {
+    for of in [Pausing::Sender, Pausing::Receiver] {
+        for (length, every) in [(4, 60), (10, 125), (20, 250), (30, 1000)] {
+            let members = members(3, STOCK, &pauses(of, length, every));
+            let background = members.iter().map(|flow| Flow { background: true, ..flow.clone() }).collect();
+            let [usual, background] = [members, background].map(|flows| NEAR.run(flows, Vec::new()).steady);
+            println!("{of:?} {length} of {every}: {background} and {usual}");
+            assert!(background > 0.9 * usual, "{of:?} {length} of {every}: {background}, not {usual}");
+        }
+    }
+}
+
+#[test]
 fn in_the_background_a_bundle_leaves_the_path_to_others() {
     for count in [1, 4] {
         let ends = Flow { start: Span::from_secs(10), stop: Some(Span::from_secs(25)), ..cubic(AMPLE) };

@@ -264,6 +264,23 @@ fn one_round_trip_leaves_a_third_of_the_ceiling() {
 }
 
 #[test]
+fn one_that_gives_way_leaves_a_long_queue_to_others_and_takes_a_short_one_for_the_paths() {
+    for (queue, least, most) in [(4, 0.7, 1.0), (25, 0.0, 0.1)] {
+        let mut path = Path::new(50, mbit(900));
+        path.steering = Steering::holding(mbit(900)).giving_way(true);
+        path.ceiling = path.steering.ceiling().unwrap();
+        path.run(5);
+        let alone = path.run(5);
+        assert!(alone > 0.95, "{queue} ms: {alone} alone");
+        // It stays whatever is sent.
+        path.added = Span::from_millis(queue);
+        path.run(5);
+        let carried = path.run(5);
+        assert!((least..most).contains(&carried), "{queue} ms: {carried}");
+    }
+}
+
+#[test]
 fn what_is_known_is_the_ceiling_of_the_climb_and_confirmed_or_not() {
     for (capacity, reason) in
         [(900, Reason::CachedRateConfirmed), (2000, Reason::CachedRateConfirmed), (300, Reason::QueueGrew)]
