@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::console::{Console, printable};
 use crate::copy::outlook::Forecast;
-use crate::copy::summary::{clock, limit, megabits, size};
+use crate::copy::summary::{clock, counted, limit, megabits, size};
 use crate::plan::output::Progress;
 
 /// Time in seconds over which earlier samples lose their weight in the shown rate.
@@ -315,8 +315,8 @@ impl Meter {
             return only(format!("{done}  {awaited}"));
         }
         if let Some(lag) = self.lag.filter(|_| !self.scan_complete && self.forecast.behind_bytes == Some(0)) {
-            let (done, files) = (size(sample.bytes_done), sample.files_done);
-            return only(format!("following  {done} in {files} files  last {lag:.1} s after its close"));
+            let (done, files) = (size(sample.bytes_done), counted(sample.files_done, "file"));
+            return only(format!("following  {done} in {files}  last {lag:.1} s after its close"));
         }
         let limit = limit(self.limiting().name(), sample.max_rate_bps);
         let files = match self.files {
