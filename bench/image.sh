@@ -40,7 +40,7 @@ read_both() {
 
 written() {
     sync
-    awk '{ print $7 * 512 }' "/sys/dev/block/$(mountpoint -d "$(stat -c %m "$scratch")")/stat"
+    awk '{ printf "%.0f", $7 * 512 }' "/sys/dev/block/$(mountpoint -d "$(stat -c %m "$scratch")")/stat"
 }
 
 copy() { near "$icdc" copy ${how:+"$how"} --compress never "$scratch/image" "icdc://$address/image" >>"$scratch/said" 2>&1; }

@@ -64,7 +64,7 @@ impl Tally {
                 self.recent += u64::from(found.fate == Fate::Recent);
                 self.removed += u64::from(found.fate == Fate::Removed);
                 self.errors += u64::from(matches!(found.fate, Fate::Stays(_)));
-                self.marks += u64::from(matches!(found.content, Content::Mark { .. }));
+                self.marks += u64::from(matches!(found.content, Content::Mark { .. }) && found.fate == Fate::Left);
             }
             Found::Foreign => self.foreign += 1,
             Found::Unread(_) => self.errors += 1,

@@ -84,15 +84,15 @@ pub(crate) enum StoppedBy {
 }
 
 /// Watches for the signals that stop a copy which follows its sources: the first one makes the first of the requests, for
-/// the end of the following, the second one the second, for a clean stop, as the first one does while the copy `stands`: paused, or waiting for
+/// the end of the following, the second one the second, for a clean stop, as the first one does while the copy `is_stalled`: paused, or waiting for
 /// another one, so that nothing more could arrive. With each request is what the user is told then.
 pub(crate) fn watch_following(
     by: StoppedBy,
     requests: [(StopSignal, &'static str); 2],
     console: &Console,
-    stands: impl Fn() -> bool + Send + 'static,
+    is_stalled: impl Fn() -> bool + Send + 'static,
 ) {
-    tell_unwatched(watch_stages(by.signals(), requests.into(), stands, console, exit::INTERRUPTED), console);
+    tell_unwatched(watch_stages(by.signals(), requests.into(), is_stalled, console, exit::INTERRUPTED), console);
 }
 
 /// Watches for the signals that stop a copy: the first one requests `stop`, the second ends the process.

@@ -222,7 +222,7 @@ impl Bundle {
         Self::with(Phase::Steered { steering, search: Search::new(Time::ORIGIN, known) })
     }
 
-    /// This bundle, which has not begun; if it `gives_way` to others, a queue that does not drain makes it leave them nearly
+    /// This bundle, which has not begun; if it `gives_way` to others, a long queue that does not drain makes it leave them nearly
     /// everything, and there is no COMPETE.
     #[must_use]
     pub fn giving_way(mut self, gives_way: bool) -> Self {

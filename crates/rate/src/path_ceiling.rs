@@ -116,6 +116,9 @@ const LEAST_KEPT: Ratio = Ratio::new(1, 2);
 /// (`bench/runs/2026-11-29-b299f89f-background`). Chosen: at 1/32 and 1/2 test
 /// `one_that_gives_way_leaves_a_long_queue_to_others_and_takes_a_short_one_for_the_paths` fails.
 const OTHERS_QUEUE: Ratio = Ratio::new(1, 8);
+/// Shortest queue that is left to others: as long as the least one that ends slow start
+/// ([`SHORTEST_STEEP_QUEUE`]). Chosen; not varied.
+const SHORTEST_OTHERS_QUEUE: Span = SHORTEST_STEEP_QUEUE;
 /// Divisor of the greatest capacity that gives the least ceiling of one that gives way: with less, trains that
 /// would show that others have gone are too short. Chosen: at 512 test
 /// `in_the_background_a_bundle_leaves_the_path_to_others` fails; at 128 no test fails.
@@ -410,7 +413,7 @@ impl Steering {
         }
     }
 
-    /// This controller; if it `gives_way`, it leaves a queue that does not drain to others: each reduction leaves them
+    /// This controller; if it `gives_way`, it leaves a long queue that does not drain to others: each reduction leaves them
     /// half of what it had.
     pub(crate) fn giving_way(self, gives_way: bool) -> Self {
         Self { gives_way, ..self }
@@ -612,7 +615,8 @@ impl Steering {
     /// earlier reductions did not shorten the queue, which is then counted as that of others.
     fn reduce(&mut self, seen: &Sample) -> Option<Decision> {
         self.queue.reductions += 1;
-        let yields = self.gives_way && (seen.losses || seen.queue > seen.base * OTHERS_QUEUE);
+        let others = (seen.base * OTHERS_QUEUE).max(SHORTEST_OTHERS_QUEUE);
+        let yields = self.gives_way && (seen.losses || seen.queue + self.queue.foreign > others);
         if self.queue.reductions > FUTILE_REDUCTIONS && !seen.losses && !yields {
             self.queue.reductions = 0;
             self.queue.foreign += seen.queue;

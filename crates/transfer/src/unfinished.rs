@@ -76,7 +76,7 @@ pub enum Fate {
     Left,
     /// No process held the file, and it was removed.
     Removed,
-    /// It is unknown whether a process holds the file, or it could not be removed; the reason.
+    /// It is unknown whether a process holds the file, it is a mark, or it could not be removed; the reason.
     Stays(String),
 }
 
@@ -92,8 +92,8 @@ pub enum Found {
 }
 
 /// Searches for unfinished files in the directory `place` and below, without following links, and
-/// reports each. With `remove`, those that no process holds are removed, except other users'
-/// ([`Found::Foreign`]; root removes them as well) and small ones changed within 10 minutes before
+/// reports each. With `remove`, those that no process holds are removed, except marks of files that are written at
+/// their place ([`Content::Mark`]), other users' ([`Found::Foreign`]; root removes them as well) and small ones changed within 10 minutes before
 /// `now` where no run has left a journal ([`Fate::Recent`]). `now` is in seconds since 1970.
 ///
 /// # Errors

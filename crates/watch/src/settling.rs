@@ -12,7 +12,7 @@
 //! | what was told last | when it is examined |
 //! |---|---|
 //! | closed after writing, or renamed to here | [`Delays::after_close`] later: it may be renamed or opened again yet |
-//! | the same, less than [`Delays::settle`] after it had settled | [`Delays::settle`] later: it is written in many parts; at the latest 8 of these after it had settled |
+//! | the same, written less than [`Delays::settle`] after it had settled | [`Delays::settle`] later: it is written in many parts; from 8 of these after it had settled on, as above |
 //! | seen by a walk | [`Delays::settle`] later, and settled if it has not changed in between |
 //! | created or written, and not closed | not at all: its writer has it open |
 //!
@@ -39,7 +39,8 @@ const MOST: usize = 1 << 18;
 /// Times without a change after which a file counts as settled: if its close was seen, and if not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delays {
-    /// Time without a change after which a file has settled whose close was not seen.
+    /// Time without a change after which a file has settled whose close was not seen, or that was written again soon
+    /// after it had settled.
     pub settle: Span,
     /// Time without a change after which a file has settled that was closed.
     pub after_close: Span,

@@ -147,7 +147,7 @@ pub(crate) struct CopyArguments {
 
     /// Keep standard input (SRC -) unfinished at the destination if the copy is interrupted. Standard input begins at
     /// this byte of it, up to which a copy with this option has left it there: 0 begins, later numbers are those that
-    /// the event stream_durable of --json tells
+    /// its last message and the event stream_durable of --json tell
     #[arg(long, value_name = "OFFSET", value_parser = stream_place, help_heading = "What to copy and how")]
     pub(crate) resume_stream: Option<ByteCount>,
 

@@ -18,7 +18,7 @@ pub(crate) struct FollowingArguments {
     pub(crate) follow: bool,
 
     /// Time without a change after which a file has settled whose close was not seen: one that was there before, or on
-    /// a file system of several hosts
+    /// a file system of several hosts; and one that was written again soon after it had travelled
     #[arg(long, value_name = "TIME", default_value = "2s", requires = "follow", help_heading = "Following")]
     pub(crate) settle: Span,
 

@@ -29,7 +29,7 @@ pub(crate) mod summary;
 mod tally;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use icdc_client::CopyError;
 use icdc_metrics::RunResult;
@@ -103,9 +103,9 @@ fn run_command(
     match &plan.options.follow {
         Some(follow) => {
             let (ceiling, waits) = (Arc::clone(&plan.ceiling), Arc::clone(&plan.waits));
-            let stands = move || ceiling.get() == Some(icdc_units::Rate::ZERO) || waits.load(Ordering::Relaxed);
+            let is_stalled = move || ceiling.get() == Some(icdc_units::Rate::ZERO) || waits.load(Ordering::Relaxed);
             let requests = [(follow.finish.clone(), FINISHING), (stop.clone(), STOPPING)];
-            signals::watch_following(stopped_by, requests, console, stands);
+            signals::watch_following(stopped_by, requests, console, is_stalled);
         }
         None => {
             let announcement = match &plan.options.input {
@@ -143,10 +143,15 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
     let copy_output = Arc::new(CopyOutput::new(console.clone(), &output, &destination, Kind { records, follows }));
     let events: EventSink = {
         let copy_output = Arc::clone(&copy_output);
+        // Later it is single items that another one writes.
+        let has_begun = AtomicBool::new(false);
         Arc::new(move |event| {
             match &event {
-                Event::Running { then, .. } => waits.store(*then == IfRunning::Wait, Ordering::Relaxed),
-                Event::Waited => waits.store(false, Ordering::Relaxed),
+                Event::Running { then: IfRunning::Wait, .. } if !has_begun.load(Ordering::Relaxed) => {
+                    waits.store(true, Ordering::Relaxed);
+                }
+                Event::Waited | Event::Reconnecting { .. } => waits.store(false, Ordering::Relaxed),
+                Event::Followed { .. } | Event::Item { .. } => has_begun.store(true, Ordering::Relaxed),
                 _ => {}
             }
             copy_output.show(event);

@@ -192,10 +192,18 @@ fn destinations(
 fn place(destination: &Location) -> OsString {
     match destination {
         Location::Local(path) => {
-            let found = path.canonicalize().or_else(|_| std::path::absolute(path));
-            found.unwrap_or_else(|_| path.clone()).components().collect::<PathBuf>().into()
+            // A link to a file is what is replaced, not that file.
+            let above = path.file_name().and_then(|name| {
+                let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                Some(directory.canonicalize().ok()?.join(name))
+            });
+            let found = above.or_else(|| std::path::absolute(path).ok()).unwrap_or_else(|| path.clone());
+            found.components().collect::<PathBuf>().into()
         }
-        Location::Ssh { .. } | Location::Daemon { .. } => destination.to_string().trim_end_matches('/').into(),
+        Location::Ssh { .. } | Location::Daemon { .. } => {
+            let text = destination.to_string();
+            text.strip_suffix('/').filter(|above| !above.ends_with([':', '/'])).unwrap_or(&text).into()
+        }
     }
 }
 

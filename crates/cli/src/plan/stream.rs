@@ -36,7 +36,10 @@ pub(super) fn input(arguments: &CopyArguments, sources: &[OsString]) -> anyhow::
         "rules and the data cannot both come from standard input: name a file of rules"
     );
     let input = stdin();
-    ensure!(!is_closed(&input), "standard input is closed: give it a file or a pipe, or name what to copy");
+    ensure!(
+        !is_closed(&input),
+        "standard input is closed (or /dev/null, open for writing as well): give it a file or a pipe, or name what to copy"
+    );
     ensure!(!input.is_terminal(), "standard input is a terminal: give it a file or a pipe, or name what to copy");
     let input = input.as_fd().try_clone_to_owned().context("standard input cannot be read")?;
     let input = Input::new(File::from(input));
@@ -73,14 +76,13 @@ pub(super) fn output(
         );
     }
     let output = stdout();
-    ensure!(!is_closed(&output), "standard output is closed: lead it to a file or a pipe, or name a file");
     ensure!(!output.is_terminal(), "standard output is a terminal: lead it to a file or a pipe, or name a file");
     let output = output.as_fd().try_clone_to_owned().context("standard output cannot be written to")?;
     Ok(Some(Output::new(File::from(output))))
 }
 
-/// Whether a standard stream was closed when the program was started. The standard library has put `/dev/null` in its
-/// place then, open for reading and writing (`std::rt`, `sanitize_standard_fds`), as no shell opens it.
+/// Whether standard input was closed when the program was started. The standard library has put `/dev/null` in its
+/// place then, open for reading and writing (`std::rt`, `sanitize_standard_fds`), as no shell opens what it reads.
 fn is_closed(stream: &impl AsFd) -> bool {
     let is_both = fcntl_getfl(stream).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR);
     let null = || Some((fstat(stream).ok()?, stat("/dev/null").ok()?));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::data;
 use crate::support::process::{Run, Signal, Start};
-use crate::support::{Ended, MIB, Route, RoutedSite, assert_no_leftovers, assert_same, bytes_done};
+use crate::support::{Ended, MIB, Route, RoutedSite, assert_no_leftovers, assert_same};
 
 /// Sources: a file alone, or a tree with further ones.
 const SOURCES: [&str; 2] = ["large", "tree"];
@@ -119,25 +119,6 @@ fn the_same_copy_is_skipped_or_fails_where_that_is_asked_for() {
         // Nobody is in the way any more.
         ended("fail").expect_code(0);
         assert_no_leftovers(routed.site.root());
-    }
-}
-
-#[test]
-fn a_copy_of_one_file_is_found_at_work_before_its_first_block_has_arrived() {
-    for (route, options) in
-        [Route::Push, Route::ToDaemon].into_iter().flat_map(|route| [(route, &[][..]), (route, &["--in-place"])])
-    {
-        let routed = RoutedSite::new(route);
-        sources(&routed);
-        if !options.is_empty() {
-            data::file(&routed.path("copy"), 9 * MIB, 99);
-        }
-        // A block takes four seconds.
-        let first = routed.start(&[options, &["--rate", "8mbit"]].concat(), &["large"], "copy");
-        assert!(first.wait_for(|event| bytes_done(event) > 0), "{route:?} {options:?}: {}", first.finish());
-        let second = routed.copy(&[options, &["--if-running", "fail"]].concat(), &["large"], "copy").expect_code(2);
-        assert!(second.stderr.contains("another icdc (pid "), "{route:?} {options:?}: {second}");
-        first.kill();
     }
 }
 

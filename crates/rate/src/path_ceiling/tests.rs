@@ -278,6 +278,18 @@ fn one_that_gives_way_leaves_a_long_queue_to_others_and_takes_a_short_one_for_th
         let carried = path.run(5);
         assert!((least..most).contains(&carried), "{queue} ms: {carried}");
     }
+    // One that grows in short steps is a long one in the end.
+    let mut path = Path::new(50, mbit(900));
+    path.steering = Steering::holding(mbit(900)).giving_way(true);
+    path.ceiling = path.steering.ceiling().unwrap();
+    path.run(5);
+    for queue in (4..=40).step_by(4) {
+        path.added = Span::from_millis(queue);
+        path.run(2);
+    }
+    path.run(5);
+    let carried = path.run(5);
+    assert!(carried < 0.1, "a queue that has grown slowly: {carried}");
 }
 
 #[test]

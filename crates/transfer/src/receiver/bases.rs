@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A few files are held open; more are opened again for each block. What becomes of them meanwhile does
-//! no harm: every block that is put together is compared with its digest.
+//! no harm: every block that is put together from them is compared with its digest.
 //!
 //! Where the received file has the contents with which it is compared, as it is written into the existing file, into
 //! a device, or into a clone of what it replaces (a reflink), it is opened first:

@@ -15,7 +15,8 @@ use icdc_units::ByteCount;
 
 use super::bases::Existing;
 use super::disk_rate::Arrived;
-use super::jobs::{DiskJob, Gaps, HashJob, NameJob, StoreJob};
+use super::jobs::{DiskJob, HashJob, NameJob, StoreJob};
+use super::large_file::Gaps;
 use super::shared::Shared;
 use crate::diskless;
 

@@ -10,7 +10,7 @@ use super::candidates::{Candidates, Location, Search};
 use super::disk_rate::Arrived;
 use super::expanding::{Expanding, Frame};
 use super::failure::Failure;
-use super::large_file::Plan;
+use super::large_file::{Gaps, Plan};
 use super::publishing::Made;
 use super::references::CopyJob;
 
@@ -89,17 +89,6 @@ pub(super) enum DiskJob {
     Find(Search),
     /// Files are to be compared with those that they replace, as far as that is possible now.
     Describe,
-}
-
-/// Contents of a block between its data ranges, and where they come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gaps {
-    /// Holes: zeros.
-    Holes,
-    /// None: it has no gaps, and was put together from a file at the destination.
-    Filled,
-    /// What the file into which it is written has there, in whole leaves; in memory, anything.
-    Kept,
 }
 
 impl HashJob {

@@ -22,12 +22,11 @@ use super::differing::{Piece, differing};
 use super::failure::{self, Failure};
 use super::file_identity::Occupant;
 use super::in_place::{FoundInPlace, MarkedFile, Writing, clear_holes};
-use super::jobs::Gaps;
 use super::leftovers::{self, FileJournal, MadeFiles};
 use super::publishing::Made;
 use super::restored_metadata::{metadata, restore};
 use super::shared::Shared;
-use super::staging::Staging;
+use super::staging::{Purpose, Staging};
 use super::waiting::{LockWait, Locked};
 use crate::event::Event;
 use crate::path_text;
@@ -92,6 +91,13 @@ impl Plan {
     /// Whether the file is written into what has its name: a file, or a device.
     pub(super) fn is_in_place(&self, shared: &Shared<'_>) -> bool {
         self.in_place.is_some() || shared.device.get().is_some()
+    }
+
+    /// Whether an unfinished file is there, or its journal, that would be replaced.
+    pub(super) fn has_remains(&self, shared: &Shared<'_>) -> bool {
+        let is_there = |name: Name| self.directory.stat(&name).is_ok();
+        let stagings = Purpose::item(&self.name, shared.whose()).found_again();
+        self.in_place.is_none() && stagings.into_iter().any(|of| is_there(of.part()) || is_there(of.blocks()))
     }
 
     /// Length of the complete file.
@@ -287,8 +293,14 @@ impl LargeFile {
             // What an earlier run has left counts only as far as the medium has it.
             file.disk.forget_cache();
         }
-        let has_holes = sparse || !is_filled || matches!(origin, Origin::Cloned { .. });
-        file.reserve(has_holes).inspect_err(|_| file.close(is_continued))?;
+        let reserved = match origin {
+            // Only what is behind the clone needs room for certain.
+            Origin::Cloned { length } if length < file.size && !sparse => {
+                file.has_room(file.disk.preallocate(length.as_u64()..file.size.as_u64()).map(drop))
+            }
+            origin => file.reserve(sparse || !is_filled || matches!(origin, Origin::Cloned { .. })),
+        };
+        reserved.inspect_err(|_| file.close(is_continued))?;
         Ok((file, Opened { journaled, needs_sender }))
     }
 
@@ -491,6 +503,17 @@ fn for_writing(file: File, options: &ReceiveOptions) -> Result<Arc<DiskFile>, Fa
     // What is beside a leaf that is written stays.
     let is_coarse = disk.alignment().is_some_and(|alignment| alignment > LEAF_SIZE);
     Ok(Arc::new(disk.through_page_cache(options.buffered || is_coarse)))
+}
+
+/// Contents of a block between its data ranges, and where they come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gaps {
+    /// Holes: zeros.
+    Holes,
+    /// None: it has no gaps, and was put together from a file at the destination.
+    Filled,
+    /// What the file into which it is written has there, in whole leaves; in memory, anything.
+    Kept,
 }
 
 /// Part of a block that is to be written to its file.

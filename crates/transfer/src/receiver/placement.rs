@@ -118,7 +118,8 @@ impl Placement {
         let single = begin.sources.len() == 1;
         let located = match tree.resolve(destination) {
             Err(error) if error.is_missing() && parents != Parents::Needed => {
-                let is_named = single && !destination.ends_with(b"/") && !is_directory;
+                let ends_in_directory = [&b"/"[..], b"/.", b"/.."].iter().any(|end| destination.ends_with(end));
+                let is_named = single && !ends_in_directory && !is_directory;
                 if !(is_named && begin.sources.iter().all(|source| source.kind == SourceKind::Stream)) {
                     refuse_names(&begin.sources)?;
                 }

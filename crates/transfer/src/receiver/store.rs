@@ -23,8 +23,8 @@ use icdc_units::ByteCount;
 
 use super::disk_rate::{Arrived, WaitingBlock};
 use super::failure::Failure;
-use super::jobs::{DiskJob, Gaps, NameJob, StoreJob};
-use super::large_file::{LargeFile, Plan, ToWrite};
+use super::jobs::{DiskJob, NameJob, StoreJob};
+use super::large_file::{Gaps, LargeFile, Plan, ToWrite};
 use super::output::{NotWritten, Ordered};
 use super::shared::Shared;
 use crate::{clock, diskless};
@@ -140,15 +140,16 @@ impl Store<'_> {
                 let id = plan.id;
                 let in_place = plan.is_in_place(self.shared);
                 let expected = Expected { length: plan.length(), sparse: plan.is_sparse(), held, in_place };
-                let is_alone = self.plans.is_empty() && self.files.is_empty();
                 self.plans.insert(id, *plan);
                 self.machine.expect(id, expected);
-                // Whoever is to write the same file finds it in use before its first block arrives.
-                if is_alone {
-                    self.machine.on_needed(id);
-                }
             }
-            StoreJob::Open(id) => self.machine.on_needed(id),
+            StoreJob::Open(id) => match self.plans.get(&id) {
+                // Perhaps a newer run's: only a sender that is there may have the file begun anew.
+                Some(plan) if plan.has_remains(self.shared) => {
+                    DiskJob::describe_on(&self.reads, self.shared.bases.on_opened(id, None));
+                }
+                _ => self.machine.on_needed(id),
+            },
             StoreJob::Block { header, block, gaps } => {
                 let BlockHeader { id, index, value, ranges } = header;
                 if block.length < BLOCK_SIZE && self.is_stream(id) {

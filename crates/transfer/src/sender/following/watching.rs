@@ -464,6 +464,10 @@ impl Watching {
         if is_finished {
             return self.finishes(now);
         }
+        if !self.markers.is_empty() {
+            // What is written again and again is not waited for.
+            self.settling.hasten(now);
+        }
         let is_at_rest = self.walk.is_over() && self.queue.is_idle();
         if is_at_rest && self.settling.unsettled() == 0 && !self.markers.is_empty() && self.was_walked_since_markers() {
             self.markers.drain(..).for_each(|marker| self.queue.add(marker));
