@@ -9,7 +9,8 @@ use rustix::fs::{statvfs, sync};
 use crate::differences::change;
 use crate::support::compare::same_contents;
 use crate::support::mounts::Mount;
-use crate::support::{Ended, MIB, Route, RoutedSite, Signal, assert_no_leftovers, data};
+use crate::support::process::eventually;
+use crate::support::{Ended, MIB, Route, RoutedSite, Signal, assert_no_leftovers, data, leftovers};
 
 /// Unit in which files are compared.
 const LEAF: u64 = 64 << 10;
@@ -54,6 +55,13 @@ impl Scene {
         sync();
         let found = statvfs(self.routed.path("disk")).unwrap();
         (found.f_blocks - found.f_bfree) * found.f_frsize
+    }
+
+    /// Length of the journal of the unfinished image, in bytes; `None` if there is none.
+    fn journal(&self) -> Option<u64> {
+        let is_journal = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "blocks");
+        let found = leftovers(&self.routed.path("disk")).into_iter().find(is_journal)?;
+        Some(fs::metadata(found).ok()?.len())
     }
 
     fn copy(&self, options: &[&str]) -> Ended {
@@ -126,7 +134,13 @@ fn a_copy_that_was_killed_is_continued() {
         change(&scene.source(), 3, &places);
         punch(&scene.source(), &[(100 * MIB, 9 * MIB), (130 * MIB, 4096)]);
         let run = scene.routed.start(&["--rate", "200mbit"], &["source"], "disk/image");
-        assert!(run.wait_for_bytes(60 * MIB), "{}", run.finish());
+        // Blocks are noted in the journal once they are durable.
+        let mut begun = None;
+        let has_noted = || match scene.journal() {
+            Some(length) => length > *begun.get_or_insert(length),
+            None => false,
+        };
+        assert!(eventually(has_noted), "{}", run.finish());
         run.signal(Signal::KILL);
         let _ = run.finish();
         let ended = scene.copy(&[]);
