@@ -61,3 +61,4 @@ pub use proxy::{Login, Proxy, ProxyKind};
 pub use receipt::{ReceiptFile, Signer, WrittenReceipt, is_receipt};
 pub use runs::{PushRequest, PushedNames, PushedReceipt, PushedSigner, push_over};
 pub use scratch::{Scratch, places as scratch_places};
+pub use sources::place;

@@ -48,7 +48,8 @@ pub(crate) fn refuse_into_itself(sources: &[Vec<u8>], destination: &Path) -> Res
 
 /// Real path of what is or will be at `path`, a final link followed if it leads to a directory;
 /// `None` if its directory cannot be found.
-fn place(path: &Path) -> Option<PathBuf> {
+#[must_use]
+pub fn place(path: &Path) -> Option<PathBuf> {
     if path.is_dir() { path.canonicalize().ok() } else { place_of_name(path) }
 }
 

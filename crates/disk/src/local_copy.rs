@@ -46,7 +46,7 @@ pub fn copy_contents(from: &File, to: &File, size: u64, goes_on: impl Fn() -> bo
 /// cannot do that, and `to` is still empty. What is written to `from` later does not show in `to`.
 ///
 /// # Errors
-/// What was begun cannot be undone.
+/// Space that is shared already cannot be given back.
 pub fn reflink(from: &File, to: &File) -> io::Result<bool> {
     if ioctl_ficlone(to, from).is_ok() {
         return Ok(true);

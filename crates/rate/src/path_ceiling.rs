@@ -111,9 +111,9 @@ const FALLEN_THRESHOLD: Ratio = Ratio::new(3, 4);
 /// `one_round_trip_leaves_a_third_of_the_ceiling` fails (and 1 more test); at 1 test
 /// `it_follows_what_others_take_and_give_back` fails (and 2 more tests).
 const LEAST_KEPT: Ratio = Ratio::new(1, 2);
-/// Least queue that is left to others, as a part of the least round-trip time, by one that gives way: hosts and links
-/// that pause cause shorter ones, for which a copy alone had 52 to 86 % of the path
-/// (`bench/runs/2026-11-29-b299f89f-background`). Chosen: at 1/32 and 1/2 test
+/// Least queue that is left to others, as a part of the least round-trip time, by one that gives
+/// way: hosts and links that pause cause shorter ones, for which a copy alone had 52 to 86 % of the
+/// path (`bench/runs/2026-11-29-b299f89f-background`). Chosen: at 1/32 and 1/2 test
 /// `one_that_gives_way_leaves_a_long_queue_to_others_and_takes_a_short_one_for_the_paths` fails.
 const OTHERS_QUEUE: Ratio = Ratio::new(1, 8);
 /// Shortest queue that is left to others: as long as the least one that ends slow start

@@ -291,7 +291,6 @@ fn in_the_background_hosts_that_pause_are_taken_for_no_others() {
             let members = members(3, STOCK, &pauses(of, length, every));
             let background = members.iter().map(|flow| Flow { background: true, ..flow.clone() }).collect();
             let [usual, background] = [members, background].map(|flows| NEAR.run(flows, Vec::new()).steady);
-            println!("{of:?} {length} of {every}: {background} and {usual}");
             assert!(background > 0.9 * usual, "{of:?} {length} of {every}: {background}, not {usual}");
         }
     }

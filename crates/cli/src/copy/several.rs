@@ -192,13 +192,8 @@ fn destinations(
 fn place(destination: &Location) -> OsString {
     match destination {
         Location::Local(path) => {
-            // A link to a file is what is replaced, not that file.
-            let above = path.file_name().and_then(|name| {
-                let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-                Some(directory.canonicalize().ok()?.join(name))
-            });
-            let found = above.or_else(|| std::path::absolute(path).ok()).unwrap_or_else(|| path.clone());
-            found.components().collect::<PathBuf>().into()
+            let found = icdc_client::place(path).or_else(|| std::path::absolute(path).ok());
+            found.unwrap_or_else(|| path.clone()).components().collect::<PathBuf>().into()
         }
         Location::Ssh { .. } | Location::Daemon { .. } => {
             let text = destination.to_string();

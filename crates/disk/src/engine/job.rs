@@ -25,9 +25,8 @@ pub enum Job {
     },
     /// Writes the first `length` bytes of the block, or only `ranges` of them, to `offset`.
     ///
-    /// What lies between ranges is not written, except that with Direct I/O each range is widened
-    /// to the alignment by zeros, and so is the end: set the length of the file when all is
-    /// written. Jobs in flight together must therefore not share an aligned page, which
+    /// Nothing between ranges is written, except that with Direct I/O each range is widened to the
+    /// alignment by zeros, and so is the end: set the length of the file when all is written. Jobs in flight together must therefore not share an aligned page, which
     /// blocks at multiples of the block size never do. The result is the number of bytes of the
     /// job, without what was widened.
     Write {

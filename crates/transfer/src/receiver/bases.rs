@@ -167,7 +167,7 @@ impl ReplacedFiles {
     /// its length then; `None` where it is not to be, or the file system cannot do that, and `part` is empty.
     ///
     /// # Errors
-    /// What was begun of a clone cannot be removed.
+    /// A clone that was begun cannot be removed.
     pub(super) fn clone_into(&self, id: EntryId, part: &File) -> io::Result<Option<ByteCount>> {
         let waits = |file: &Compared| matches!(file.basis, Basis::UntilOpened { .. });
         let existing = if self.lock().files.get(&id).is_some_and(waits) { self.existing(id) } else { None };
@@ -267,8 +267,11 @@ impl ReplacedFiles {
     /// Forgets a file that is complete or given up; true if the comparing thread can go on.
     pub(super) fn forget(&self, id: EntryId) -> bool {
         let mut table = self.lock();
+        if table.files.remove(&id).is_none() {
+            return false;
+        }
         table.leaves.retain(|(of, _), _| *of != id);
-        table.files.remove(&id).is_some() && table.update(id, |machine| machine.forget(id))
+        table.update(id, |machine| machine.forget(id))
     }
 
     /// Takes the next step of the comparisons: opens an existing file, or reads its next blocks and

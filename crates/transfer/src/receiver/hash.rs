@@ -92,8 +92,7 @@ fn difference(shared: &Shared<'_>, header: BlockHeader, arrived: Arrived) -> Opt
     let size = size.as_u64();
     let BlockHeader { id, index, value, ranges } = header;
     if index >= block_count(size) {
-        shared.fail(SessionError::Protocol(format!("block {index} of item {id} is beyond its end")));
-        return None;
+        return wrong(shared, (id, index), "is beyond its end");
     }
     let Arrived { mut block, waits, .. } = arrived;
     let (offset, length) = (block_offset(index), block_length(size, index));
@@ -121,11 +120,14 @@ fn difference(shared: &Shared<'_>, header: BlockHeader, arrived: Arrived) -> Opt
             Some(StoreJob::Block { header, block: Arrived { block, length, waits }, gaps })
         }
         Ok(_) => Some(StoreJob::Outdated { id, index }),
-        Err(()) => {
-            shared.fail(SessionError::Protocol(format!("block {index} of item {id} has data beyond its end")));
-            None
-        }
+        Err(()) => wrong(shared, (id, index), "has data beyond its end"),
     }
+}
+
+/// Fails the session, as this block breaks the protocol; no job follows.
+fn wrong(shared: &Shared<'_>, (id, index): (EntryId, u32), what: &str) -> Option<StoreJob> {
+    shared.fail(SessionError::Protocol(format!("block {index} of item {id} {what}")));
+    None
 }
 
 /// Value of the block at `offset` of a file of `size` bytes that has the leaves of these values but for those in
@@ -153,10 +155,7 @@ fn assembled(shared: &Shared<'_>, assembled: Assembled, arrived: Arrived, sent: 
     let size = size.as_u64();
     let Assembled { header: BlockHeader { id, index, value, ranges }, copies } = assembled;
     let Arrived { mut block, waits, .. } = arrived;
-    let wrong = |what: &str| {
-        shared.fail(SessionError::Protocol(format!("block {index} of item {id} {what}")));
-        None
-    };
+    let wrong = |what| wrong(shared, (id, index), what);
     if index >= block_count(size) {
         return wrong("is beyond its end");
     }

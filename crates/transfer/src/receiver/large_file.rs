@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use icdc_disk::tree::{Directory, Metadata, Name, umask};
-use icdc_disk::{DiskFile, FileError, sparse};
+use icdc_disk::{DiskFile, sparse};
 use icdc_protocol::Features;
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::block_map::{block_count, block_offset};
@@ -231,7 +231,7 @@ impl LargeFile {
         let mode = metadata(&entry, shared.options).mode;
         let (file, marked) =
             found.begin(&Writing { directory: &directory, name: &name, header: &header, mode, continues })?;
-        let present = file.metadata().map_or(header.size, |found| found.len());
+        let present = marked.length();
         let disk = for_writing(file, shared.options)?;
         let size = ByteCount::new(header.size);
         let file = Self { entry, directory, name, place: Place::File(marked), size, disk };
@@ -239,9 +239,8 @@ impl LargeFile {
             // What an earlier run has left counts only as far as the medium has it.
             file.disk.forget_cache();
         }
-        if present < header.size && !sparse {
-            let reserved = file.disk.preallocate(present..header.size).map(drop);
-            file.has_room(reserved).inspect_err(|_| file.close(true))?;
+        if present < size && !sparse {
+            file.reserve(present, false).inspect_err(|_| file.close(true))?;
         }
         (shared.events)(Event::InPlace { path: path_text(&below) });
         if shared.peer().has(Features::IN_PLACE) {
@@ -293,26 +292,23 @@ impl LargeFile {
             // What an earlier run has left counts only as far as the medium has it.
             file.disk.forget_cache();
         }
-        let reserved = match origin {
-            // Only what is behind the clone needs room for certain.
-            Origin::Cloned { length } if length < file.size && !sparse => {
-                file.has_room(file.disk.preallocate(length.as_u64()..file.size.as_u64()).map(drop))
-            }
-            origin => file.reserve(sparse || !is_filled || matches!(origin, Origin::Cloned { .. })),
+        let present = match origin {
+            // Only what is behind a clone needs room for certain.
+            Origin::Cloned { length } => length,
+            Origin::Made | Origin::Continued => ByteCount::ZERO,
         };
-        reserved.inspect_err(|_| file.close(is_continued))?;
+        file.reserve(present, sparse || !is_filled).inspect_err(|_| file.close(is_continued))?;
         Ok((file, Opened { journaled, needs_sender }))
     }
 
-    /// Sets the length of the part file, and reserves disk space for all of it unless it is to be
-    /// made `with_holes`.
-    fn reserve(&self, with_holes: bool) -> Result<(), Failure> {
+    /// Sets the length of the file, and reserves disk space behind the `present` bytes that it has, unless it is to
+    /// be made `with_holes`.
+    fn reserve(&self, present: ByteCount, with_holes: bool) -> Result<(), Failure> {
         let size = self.size.as_u64();
-        self.has_room(if with_holes { self.disk.set_len(size) } else { self.disk.preallocate(0..size).map(drop) })
-    }
-
-    /// Outcome of reserving disk space, as that of the item.
-    fn has_room(&self, reserved: Result<(), FileError>) -> Result<(), Failure> {
+        let reserved = match with_holes || present > self.size {
+            true => self.disk.set_len(size),
+            false => self.disk.preallocate(present.as_u64()..size).map(drop),
+        };
         reserved.map_err(|error| {
             if error.is_out_of_space() {
                 let (path, size) = (self.path(), self.size.as_u64());
@@ -383,7 +379,7 @@ impl LargeFile {
         Ok(if found.is_empty() { ToWrite::Nothing } else { ToWrite::Ranges(found) })
     }
 
-    /// What the file has where nothing was written, if it is compared with that.
+    /// Contents that the file has where nothing was written, if it is compared with them.
     pub(super) fn own_contents(&self) -> Option<OwnContents> {
         let length = match &self.place {
             Place::Part { origin: Origin::Cloned { length }, .. } => *length,
@@ -512,7 +508,7 @@ pub(super) enum Gaps {
     Holes,
     /// None: it has no gaps, and was put together from a file at the destination.
     Filled,
-    /// What the file into which it is written has there, in whole leaves; in memory, anything.
+    /// Contents that the file into which it is written has there, in whole leaves; in memory, anything.
     Kept,
 }
 
