@@ -1,16 +1,17 @@
 #!/bin/bash
 # What following a tree costs while nothing happens in it, and how soon small files that appear in it are at the other end of an emulated path:
-# `icdc copy --follow` beside lsyncd and beside rsync in a loop, each with a daemon of its own kind and a copy of the tree of its own. Writes a
-# line for each program and time:
+# `icdc copy --follow` beside lsyncd, and beside rsync and rclone in a loop, each with a daemon of its own kind (rclone's SFTP server) and a copy of
+# the tree of its own. Writes a line for each program and time:
 #
 #   program,what,seconds,files,lag median s,lag 99 % s,lag most s,processor % near,MiB near,MiB far
 #
-#   start   from the start of the program on the tree, which is equal at both ends, until it has come to rest
+#   start   from the start of the program on the tree, which is equal at both ends, until it has come to rest: a first file has arrived, and a tenth
+#           of a processor suffices for 5 s; 60 s after that file at most
 #   rest    QUIET seconds in which nothing happens
-#   appear  files of 100 bytes appear for SECONDS, RATE of them per second, each in a random directory; a loop of rsync begins anew at once
+#   appear  files of 100 bytes appear for SECONDS, RATE of them per second, each in a random directory; a loop begins anew at once
 #   burst   BURST files appear as fast as they can be made
 #
-#   [PEERS='lsyncd rsync'] [QUIET=60] bench/following.sh [DIRECTORIES [FILES [RATE [SECONDS [BURST]]]]]   (10,000 directories of 100 files, 278/s for 300 s, 100,000)
+#   [PEERS='lsyncd rsync rclone'] [QUIET=60] bench/following.sh [DIRECTORIES [FILES [RATE [SECONDS [BURST]]]]]   (10,000 directories of 100 files, 278/s for 300 s, 100,000)
 #
 # The lag of a file is from its making, which it contains, to the change time that it has at the destination, both by the clock of this host.
 # The processor's time is that of all that the program has started at the near end; MiB is the most memory that each end held.
@@ -18,7 +19,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 directories=${1:-10000} files=${2:-100} per_second=${3:-278} seconds=${4:-300} burst=${5:-100000} quiet=${QUIET:-60}
-peers=${PEERS-lsyncd rsync}
+peers=${PEERS-lsyncd rsync rclone}
 # shellcheck source=bench/emulated.sh
 . bench/emulated.sh 1gbit 300ms
 follower=''
@@ -44,12 +45,28 @@ start_rsync() {
 
 start_lsyncd() { start_rsync; }
 
+start_rclone() {
+    (cd "$scratch" && exec ip netns exec "icdc-$lab-b" rclone serve sftp --no-auth --addr "$address:2022" "$scratch/far" 2>"$scratch/rclone.log") &
+    daemons="$daemons $!"
+    server=$!
+    listens "$address" 2022
+}
+
 # Each of these becomes what follows the tree.
 follow_icdc() { exec ip netns exec "icdc-$lab-a" "$icdc" copy --follow --json "$scratch/near/" "icdc://$address/copy/" >"$scratch/events"; }
 
 follow_rsync() {
     # shellcheck disable=SC2016
     exec ip netns exec "icdc-$lab-a" bash -c 'while :; do rsync -a "$1" "$2" || exit; done' - "$scratch/near/" "rsync://$address/far/copy/"
+}
+
+# 64 transfers and checkers at once: the defaults, 4 and 8, are for shorter paths.
+follow_rclone() {
+    local to
+    to=":sftp,host=$address,port=2022,user=x,pass=$(rclone obscure x),disable_hashcheck=true:copy"
+    # shellcheck disable=SC2016
+    exec ip netns exec "icdc-$lab-a" bash -c 'while :; do rclone copy --transfers 64 --checkers 64 "$1" "$2" 2>/dev/null || sleep 1; done' - \
+        "$scratch/near" "$to"
 }
 
 follow_lsyncd() {
@@ -104,6 +121,16 @@ await() {
     echo "$program: of $2 files $1 have arrived $(arrived "$1")" >&2
 }
 
+# come_to_rest: waits until the program needs little of the processor, for a minute at most.
+come_to_rest() {
+    local waited before
+    for (( waited = 0; waited < 60; waited += 5 )); do
+        before=$(spent "$follower")
+        sleep 5
+        [ $(($(spent "$follower") - before)) -gt 500 ] || return
+    done
+}
+
 # lags NAME: median, 99th percentile and most of the lags.
 lags() {
     find "$scratch/far/copy" -name "$1-*" -printf '%C@ %p\n' | awk '{ getline made <$2; close($2); print $1 - made }' | sort -n | awk '{ lag[NR] = $1 } END { printf "%.2f,%.2f,%.2f", lag[int((NR + 1) / 2)], lag[int(NR * 0.99 + 0.5)], lag[NR] }'
@@ -131,6 +158,7 @@ for program in icdc $peers; do
     # A first file tells that the whole tree is followed.
     make "first-$program" 1
     await "first-$program" 1
+    come_to_rest
     line start '' ,, "$begin" 0
     begin=${EPOCHREALTIME/./} before=$(spent "$follower")
     sleep "$quiet"

@@ -46,10 +46,12 @@ const ASSUMED_DEVIATION: (f64, f64) = (0.1, 2.0);
 const MOST_WEIGHTY: usize = 16;
 /// Part of the median rate below which the first intervals are not compared: slow start says nothing about files.
 const SLOW: f64 = 0.7;
-/// Costs of a file in bytes, and how likely each is before anything is known. Where the path limits it is near none, as
-/// small files travel many to a block; on a network file system it may be milliseconds.
+/// Costs of a file in bytes, and how likely each is before anything is known. On a network file system it may be
+/// milliseconds.
 const COSTS: [(f64, f64); 8] =
     [(0.0, 0.5), (1e3, 0.14), (4e3, 0.12), (16e3, 0.1), (64e3, 0.07), (256e3, 0.04), (1e6, 0.02), (4e6, 0.01)];
+/// The same where the path limits: small files travel many to a block.
+const NO_COST: [(f64, f64); 1] = [(0.0, 1.0)];
 /// Shares of the weight that lie below the bounds.
 const QUANTILES: [f64; 3] = [0.1, 0.5, 0.9];
 /// Standard deviations between the prediction and each bound.
@@ -80,6 +82,8 @@ pub(crate) struct TimeLeft {
 /// Predictor of the time that a copy still takes.
 #[derive(Debug)]
 pub(crate) struct Completion {
+    /// Costs of a file in bytes that are possible, and how likely each is.
+    costs: &'static [(f64, f64)],
     /// Time of the last observation in seconds, and the work done by then; `None` after an interruption.
     last: Option<(f64, Work)>,
     /// Time that was observed and work done in it.
@@ -113,14 +117,22 @@ impl Point {
     }
 }
 
-impl Default for Completion {
-    fn default() -> Self {
-        let (points, open) = (Vec::new(), (Point::default(), 0));
-        Self { last: None, observed: Point::default(), points, open, interval: INTERVAL, end: INTERVAL }
-    }
-}
-
 impl Completion {
+    /// Predictor of a copy whose files may cost time besides their bytes, before any observation.
+    pub(crate) fn of_files() -> Self {
+        Self::with(&COSTS)
+    }
+
+    /// Predictor of a copy that only its bytes delay, before any observation.
+    pub(crate) fn of_bytes() -> Self {
+        Self::with(&NO_COST)
+    }
+
+    fn with(costs: &'static [(f64, f64)]) -> Self {
+        let (points, open) = (Vec::new(), (Point::default(), 0));
+        Self { costs, last: None, observed: Point::default(), points, open, interval: INTERVAL, end: INTERVAL }
+    }
+
     /// Takes the work that was done by this time. Both only grow; if one does not, that counts as an interruption.
     pub(crate) fn observe(&mut self, seconds: f64, done: Work) {
         let before = self.last.replace((seconds, done));
@@ -151,7 +163,7 @@ impl Completion {
 
     /// Forgets what was observed: from now on, other rates apply.
     pub(crate) fn forget(&mut self) {
-        *self = Self::default();
+        *self = Self::with(self.costs);
     }
 
     /// Time until this work is done as well; `None` as long as it cannot be said.
@@ -159,7 +171,8 @@ impl Completion {
         if self.points.len() <= LEAST_INTERVALS {
             return None;
         }
-        let mut outcomes: Vec<_> = COSTS.iter().filter_map(|(cost, prior)| self.outcome(*cost, *prior, left)).collect();
+        let mut outcomes: Vec<_> =
+            self.costs.iter().filter_map(|(cost, prior)| self.outcome(*cost, *prior, left)).collect();
         outcomes.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
         // Weights are logarithms up to here, relative to the greatest.
         let greatest = outcomes.iter().map(|outcome| outcome.weight).max_by(f64::total_cmp)?;

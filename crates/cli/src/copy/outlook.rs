@@ -4,9 +4,17 @@
 //! All that is needed is in the events, so that it is known at the end that the user sees, whichever end sends.
 //!
 //! ```text
-//!  done = bytes arrived − bytes of an earlier run − blocks that wait for the destination's disk
-//!  left = bytes found − bytes of items that need not travel or have failed − bytes arrived + blocks that wait
+//!                 arriving                                     stored
+//!  done           bytes arrived − bytes of an earlier run      the same − blocks that wait for the destination's disk
+//!  left           bytes found − bytes of items that need       the same + blocks that wait
+//!                 not travel or have failed − bytes arrived
+//!  cost of files  none                                         weighed
 //! ```
+//!
+//! While the path limits, or a rate that is set, what arrives tells when all has: how much waits for the disk and how many
+//! files have their names goes up and down meanwhile, as the disk publishes many at a time, and says nothing. While
+//! anything else limits, what is stored does. The forecast is between the two, by the share of the recent time in which
+//! something else than the path was the limit.
 
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_transfer::{Event, IfRunning, Outcome, Sample, Stage};
@@ -51,10 +59,17 @@ pub(crate) struct Progress {
     pub(crate) forecast: Forecast,
 }
 
+/// Seconds over which it is averaged what limits a copy.
+const LIMITING_MEMORY: f64 = 4.0;
+
 /// Collects what the events of a copy tell of its future.
-#[derive(Default)]
 pub(crate) struct Outlook {
-    completion: Completion,
+    /// Predictor by what has arrived.
+    arriving: Completion,
+    /// Predictor by what is stored.
+    stored: Completion,
+    /// Share of the recent time in which something else than the path was the limit.
+    beside_path: f64,
     /// For a copy that follows its sources.
     backlog: Option<Backlog>,
     /// Files and bytes that the scan has found, and whether that is all.
@@ -80,7 +95,18 @@ struct Limit {
 impl Outlook {
     /// Outlook of a copy that has not begun.
     pub(crate) fn new(follows: bool) -> Self {
-        Self { backlog: follows.then(Backlog::default), ..Self::default() }
+        Self {
+            arriving: Completion::of_bytes(),
+            stored: Completion::of_files(),
+            beside_path: 0.0,
+            backlog: follows.then(Backlog::default),
+            found: (0, 0, false),
+            failed: 0,
+            waits: false,
+            limit: Limit::default(),
+            last: 0.0,
+            forecast: Forecast::default(),
+        }
     }
 
     /// The future as far as it can be said at present.
@@ -92,7 +118,8 @@ impl Outlook {
     /// measured under another one does not count.
     pub(crate) fn set_limit(&mut self, rate: Option<Rate>, lasting: Option<f64>) {
         if rate != self.limit.rate {
-            self.completion.forget();
+            self.arriving.forget();
+            self.stored.forget();
             self.predict(None);
         }
         self.limit = Limit { rate, until: lasting.map(|lasting| self.last + lasting) };
@@ -106,8 +133,7 @@ impl Outlook {
             Event::Reconnecting { .. } => {
                 // What fails again is told again.
                 self.failed = 0;
-                self.completion.interrupt();
-                self.predict(None);
+                self.interrupt();
             }
             Event::Running { then: IfRunning::Wait, .. } => self.waits = true,
             Event::Waited => self.waits = false,
@@ -117,6 +143,7 @@ impl Outlook {
     }
 
     fn sample(&mut self, sample: &Sample) {
+        let elapsed = (sample.seconds - self.last).max(0.0);
         self.last = sample.seconds;
         let travelled = sample.bytes_done.saturating_sub(sample.resumed_bytes);
         let waiting = (u64::from(sample.ring_used) * BLOCK_SIZE as u64).min(travelled);
@@ -131,25 +158,41 @@ impl Outlook {
         let is_silent = sample.silent_ms as f64 / 1e3 > SILENT.max(2.0 * round_trip);
         let has_begun = travelled > 0 || sample.files_done > 0;
         if is_silent || self.waits || !has_begun || self.limit.rate.is_some_and(|rate| rate.is_zero()) {
-            self.completion.interrupt();
-            return self.predict(None);
+            return self.interrupt();
         }
         let work = |bytes: u64, files: u64| Work { bytes: bytes as f64, files: files as f64 };
-        self.completion.observe(sample.seconds, work(travelled - waiting, sample.files_done));
+        self.arriving.observe(sample.seconds, work(travelled, sample.files_done));
+        self.stored.observe(sample.seconds, work(travelled - waiting, sample.files_done));
+        let by_path = matches!(sample.limited_by, Stage::Network | Stage::RateCeiling | Stage::MaxRate);
+        self.beside_path += (f64::from(!by_path) - self.beside_path) * (1.0 - (-elapsed / LIMITING_MEMORY).exp());
         let (files, _, is_complete) = self.found;
         // How long it takes to make the last data durable is not known.
         if !is_complete || left == 0 && sample.limited_by == Stage::Finish {
             return self.predict(None);
         }
-        let predicted = self.completion.left(work(left + waiting, files.saturating_sub(sample.files_done)));
+        let files = files.saturating_sub(sample.files_done);
+        let arriving = self.arriving.left(work(left, files));
+        let stored = self.stored.left(work(left + waiting, files));
         let end = LAST_ROUND_TRIPS * round_trip;
-        let predicted = predicted.map(|TimeLeft { expected, least, most }| TimeLeft {
-            expected: expected + end,
-            least,
-            most: most + end,
+        let predicted = arriving.zip(stored).map(|(arriving, stored)| {
+            let between = |of: fn(&TimeLeft) -> f64| {
+                of(&arriving) * (1.0 - self.beside_path) + of(&stored) * self.beside_path
+            };
+            TimeLeft {
+                expected: between(|left| left.expected) + end,
+                least: between(|left| left.least),
+                most: between(|left| left.most) + end,
+            }
         });
         let lasts = |left: &TimeLeft| self.limit.until.is_none_or(|until| sample.seconds + left.most <= until);
         self.predict(predicted.filter(lasts));
+    }
+
+    /// Leaves out the time until the next sample: nothing can be said.
+    fn interrupt(&mut self) {
+        self.arriving.interrupt();
+        self.stored.interrupt();
+        self.predict(None);
     }
 
     fn predict(&mut self, left: Option<TimeLeft>) {
@@ -216,9 +259,29 @@ mod tests {
         let mut outlook = Outlook::new(false);
         outlook.add(&Event::Scanned { files: 1, bytes: 100_000_000, complete: true });
         for tenths in 20..=70 {
-            outlook.add(&Event::Progress(Sample { ring_used: 4, ring_blocks: 64, rtt_us: 200_000, ..sample(tenths) }));
+            let sample = Sample { ring_used: 4, ring_blocks: 64, rtt_us: 200_000, ..sample(tenths) };
+            outlook.add(&Event::Progress(Sample { limited_by: Stage::DestinationDisk, ..sample }));
         }
         assert_left(&outlook, 3.0 + 4.0 * BLOCK_SIZE as f64 / 10e6 + 0.4);
+    }
+
+    #[test]
+    fn while_the_path_limits_it_does_not_matter_when_small_files_get_their_names() {
+        // 10,000 files of 10 kB in 10 s; the disk takes them 1,024 at a time, and each batch waits for up to a second.
+        for tenths in 20..=60 {
+            let mut outlook = Outlook::new(false);
+            outlook.add(&Event::Scanned { files: 10_000, bytes: 100_000_000, complete: true });
+            for tenths in 1..=tenths {
+                let arrived = u64::from(tenths) * 100;
+                let files_done = arrived / 1024 * 1024;
+                let ring_used = u32::try_from((arrived - files_done) * 10_000 / BLOCK_SIZE as u64).unwrap();
+                let sample = Sample { ring_used, ring_blocks: 64, files_done, ..sample(tenths) };
+                outlook.add(&Event::Progress(sample));
+            }
+            if outlook.forecast().seconds_left.is_some() {
+                assert_left(&outlook, 10.0 - f64::from(tenths) / 10.0);
+            }
+        }
     }
 
     #[test]

@@ -19,9 +19,10 @@ use icdc_protocol::limits::{BLOCK_SIZE, MAX_FILE_SIZE};
 use icdc_protocol::message::{BlockHeader, Digest, EntryId, GivenUp, Message, Streamed};
 
 use super::executor::{Executor, GrowJob};
+use super::fingerprint::Fingerprints;
 use super::given_up::{changed, unreadable};
 use super::growing_file::{GrowingFile, Phase};
-use super::growth::{Growth, Next, Seen};
+use super::growth::{Growth, Next, Seen, SentBlock};
 use super::source_version::version;
 use crate::processors::hashers;
 use crate::stage_thread::try_start;
@@ -62,7 +63,7 @@ pub(super) fn run(executor: &Executor<'_>, jobs: &Queue<GrowJob>, grew: &Queue<(
 /// Handles a job. `None` when the session is over.
 fn take(executor: &Executor<'_>, items: &mut Vec<Item>, job: GrowJob) -> Option<()> {
     match job {
-        GrowJob::File(id, file) => items.push(Item { id, file, growth: Growth::default(), is_sent: false }),
+        GrowJob::File(id, file) => items.push(Item::new(id, file)),
         GrowJob::Again(id, index) => match items.iter().find(|item| item.id == id) {
             Some(item) => return item.send_again(executor, index),
             None => executor.give_up(id, changed()),
@@ -108,11 +109,16 @@ struct Item {
     id: EntryId,
     file: Arc<GrowingFile>,
     growth: Growth,
+    fingerprints: Fingerprints,
     /// Whether its end was sent: blocks may be asked for again.
     is_sent: bool,
 }
 
 impl Item {
+    fn new(id: EntryId, file: Arc<GrowingFile>) -> Self {
+        Self { id, file, growth: Growth::default(), fingerprints: Fingerprints::default(), is_sent: false }
+    }
+
     /// Takes the next step. Fails if the file is not to travel so.
     fn step(&mut self, executor: &Executor<'_>) -> Result<Step, GivenUp> {
         if self.is_sent {
@@ -134,13 +140,15 @@ impl Item {
             Next::GiveUp => Err(changed()),
             Next::Send { index, length } => {
                 let Some(mut block) = executor.pool.take().ok() else { return Ok(Step::Over) };
-                let value = self.read(executor, index, &mut block[..length], size)?;
-                self.growth.sent(index, value);
+                self.read(executor, index, &mut block[..length], size)?;
+                let value = block_value(block_offset(index), &block[..length], size);
+                self.growth.sent(index, SentBlock { value, fingerprint: self.fingerprints.of(&block[..length]) });
                 taken(executor.queue_data(self.parcel(index, value, block, length)))
             }
             Next::Compare { blocks } => {
                 let Some(block) = executor.pool.take().ok() else { return Ok(Step::Over) };
                 let end = blocks.end;
+                tracing::debug!(id = self.id, ?blocks, "comparing what was sent of a file that grew");
                 self.compare(executor, blocks, block, size)?;
                 self.growth.compared(end);
                 Ok(Step::Taken)
@@ -159,8 +167,8 @@ impl Item {
                 if index >= blocks.end {
                     return Ok(());
                 }
-                let value = self.read(executor, index, &mut block, size);
-                if !self.growth.has(index, &value?) {
+                self.read(executor, index, &mut block, size)?;
+                if self.growth.value_if_same(index, self.fingerprints.of(&block)).is_none() {
                     // The others need not go on.
                     next.store(blocks.end, Ordering::Relaxed);
                     return Err(changed());
@@ -191,6 +199,7 @@ impl Item {
         let digest = self.growth.digest(stat.size).ok_or_else(changed)?;
         let streamed = Streamed { size: stat.size, mtime_seconds: stat.mtime.seconds, mtime_nanos: stat.mtime.nanos };
         self.is_sent = true;
+        tracing::debug!(id = self.id, "the end of a file that grew is sent");
         let end = executor.with(|machine| machine.on_stream_ended(self.id, digest, streamed));
         // The other end may have given it up.
         Ok(end.map_or(Some(()), |end| executor.queue_data(Message::from(end).into())))
@@ -202,8 +211,9 @@ impl Item {
         let mut block = executor.pool.take().ok()?;
         let read = self.stat().and_then(|stat| {
             let length = (stat.size.saturating_sub(block_offset(index))).min(BLOCK_SIZE as u64) as usize;
-            let value = self.read(executor, index, &mut block[..length], stat.size)?;
-            if self.growth.has(index, &value) { Ok((value, length)) } else { Err(changed()) }
+            self.read(executor, index, &mut block[..length], stat.size)?;
+            let same = self.growth.value_if_same(index, self.fingerprints.of(&block[..length]));
+            same.map(|value| (value, length)).ok_or_else(changed)
         });
         match read {
             Ok((value, length)) => executor.queue_again(self.parcel(index, value, block, length)),
@@ -214,15 +224,15 @@ impl Item {
         }
     }
 
-    /// Reads a block of a file that will have `size` bytes, and returns its value.
-    fn read(&self, executor: &Executor<'_>, index: u32, block: &mut [u8], size: u64) -> Result<Digest, GivenUp> {
+    /// Reads a block of a file that will have `size` bytes.
+    fn read(&self, executor: &Executor<'_>, index: u32, block: &mut [u8], size: u64) -> Result<(), GivenUp> {
         let _busy = executor.stages.read.busy();
         // It has become shorter than what was sent of it.
         if block.is_empty() || index > 0 && size <= BLOCK_SIZE as u64 {
             return Err(changed());
         }
         match self.file.file.read_exact_at(block, block_offset(index)) {
-            Ok(()) => Ok(block_value(block_offset(index), block, size)),
+            Ok(()) => Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(changed()),
             Err(error) => Err(unreadable(error.to_string())),
         }

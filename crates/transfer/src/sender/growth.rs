@@ -2,10 +2,13 @@
 //!
 //! ```text
 //!            its writer has it open                      its writer has closed it
-//!  ┌───────┬───────────────────────┬───────┐   compared: blocks 1 … n, as they are now, with what was sent
-//!  │ first │ 1 … n: sent as they   │ last  │   sent:     the first one, and those behind n
+//!  ┌───────┬───────────────────────┬───────┐   sent:     the first one, and those behind n
+//!  │ first │ 1 … n: sent as they   │ last  │   compared: blocks 1 … n, as they are now, with what was sent
 //!  └───────┴─── become whole ──────┴───────┘   then its end, with digest, length and time
 //! ```
+//!
+//! What is missing is sent before anything is compared: it travels meanwhile, and the windows of connections that were idle
+//! until then would have to grow again.
 //!
 //! Programs go back to the beginning of what they write, for a header, and to its end: the first block and the last one
 //! are kept back until the file is closed. What is behind a hole is not there yet: a program may have reserved the space.
@@ -19,16 +22,26 @@ use icdc_protocol::digest;
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_FILE_SIZE};
 use icdc_protocol::message::Digest;
 
+use super::fingerprint::Fingerprint;
+
 /// Most blocks that are compared in one step, 256 MiB: several for each of as many threads as there may be.
 const MOST_COMPARED: u32 = 64;
 
 /// Blocks that were sent of a file which grows, and what comes next.
 #[derive(Debug, Default)]
 pub(super) struct Growth {
-    /// Digests of the blocks that were sent, without gaps; that of the first one is unset until it is sent.
-    values: Vec<Option<Digest>>,
+    /// Blocks that were sent, without gaps; the first one is unset until it is sent.
+    blocks: Vec<Option<SentBlock>>,
     /// Number of the next block to be compared, and of the one behind the last; `None` while the file is open.
     compared: Option<(u32, u32)>,
+}
+
+/// A block that was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SentBlock {
+    pub(super) value: Digest,
+    /// What it was, to be compared with what it is later.
+    pub(super) fingerprint: Fingerprint,
 }
 
 /// A file that grows as it was found just now.
@@ -61,7 +74,7 @@ impl Growth {
     /// Next step, as the file is now.
     pub(super) fn next(&mut self, seen: Seen) -> Next {
         let Seen { size, filled, is_closed } = seen;
-        let sent = self.values.len() as u32;
+        let sent = self.blocks.len() as u32;
         if size < u64::from(sent) * BLOCK_SIZE as u64 && self.compared.is_none() || size > MAX_FILE_SIZE {
             return Next::GiveUp;
         }
@@ -74,23 +87,23 @@ impl Growth {
             return Next::GiveUp;
         }
         let (next, end) = *self.compared.get_or_insert((1, sent));
-        if next < end {
-            return Next::Compare { blocks: next..end.min(next + MOST_COMPARED) };
-        }
-        let missing = if self.values.first().is_some_and(Option::is_some) { sent } else { 0 };
+        let missing = if self.blocks.first().is_some_and(Option::is_some) { sent } else { 0 };
         if missing < block_count(size) {
             return Next::Send { index: missing, length: block_length(size, missing) };
+        }
+        if next < end {
+            return Next::Compare { blocks: next..end.min(next + MOST_COMPARED) };
         }
         if sent == block_count(size) { Next::End } else { Next::GiveUp }
     }
 
-    /// Notes that a block of this value is going to be sent, as [`next`](Self::next) has asked for.
-    pub(super) fn sent(&mut self, index: u32, value: Digest) {
+    /// Notes that a block is going to be sent, as [`next`](Self::next) has asked for.
+    pub(super) fn sent(&mut self, index: u32, block: SentBlock) {
         let index = index as usize;
-        if self.values.len() <= index {
-            self.values.resize(index + 1, None);
+        if self.blocks.len() <= index {
+            self.blocks.resize(index + 1, None);
         }
-        self.values[index] = Some(value);
+        self.blocks[index] = Some(block);
     }
 
     /// Notes that the blocks before this one, which were to be compared, are as they were sent.
@@ -100,20 +113,24 @@ impl Growth {
         }
     }
 
-    /// Whether the block was sent with this value.
-    pub(super) fn has(&self, index: u32, value: &Digest) -> bool {
-        self.values.get(index as usize).is_some_and(|sent| sent.as_ref() == Some(value))
+    /// Value with which the block was sent, if it was as it is now.
+    pub(super) fn value_if_same(&self, index: u32, now: Fingerprint) -> Option<Digest> {
+        let sent = self.blocks.get(index as usize).copied().flatten();
+        sent.filter(|sent| sent.fingerprint == now).map(|sent| sent.value)
     }
 
     /// Digest of the file, all `size` bytes of which were sent; `None` if a block is missing.
     pub(super) fn digest(&self, size: u64) -> Option<Digest> {
-        let values: Vec<_> = self.values.iter().copied().collect::<Option<_>>()?;
+        let values: Vec<_> = self.blocks.iter().map(|block| block.map(|block| block.value)).collect::<Option<_>>()?;
         digest::root(size, &values)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
+    use super::super::fingerprint::Fingerprints;
     use super::*;
 
     const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -130,6 +147,19 @@ mod tests {
         [index as u8 + 1; 32]
     }
 
+    fn fingerprint(index: u32) -> Fingerprint {
+        static ALL: LazyLock<Fingerprints> = LazyLock::new(Fingerprints::default);
+        ALL.of(&index.to_le_bytes())
+    }
+
+    fn block(index: u32) -> SentBlock {
+        SentBlock { value: value(index), fingerprint: fingerprint(index) }
+    }
+
+    fn is_same(growth: &Growth, index: u32) -> bool {
+        growth.value_if_same(index, fingerprint(index)) == Some(value(index))
+    }
+
     /// Takes the steps that are due, with equal contents whenever a block is read; returns them with the last one.
     fn steps(growth: &mut Growth, seen: Seen) -> Vec<Next> {
         let mut steps = Vec::new();
@@ -137,9 +167,9 @@ mod tests {
             let next = growth.next(seen);
             steps.push(next.clone());
             match next {
-                Next::Send { index, .. } => growth.sent(index, value(index)),
+                Next::Send { index, .. } => growth.sent(index, block(index)),
                 Next::Compare { blocks } => {
-                    assert!(blocks.clone().all(|index| growth.has(index, &value(index))));
+                    assert!(blocks.clone().all(|index| is_same(&growth, index)));
                     growth.compared(blocks.end);
                 }
                 Next::Wait | Next::End | Next::GiveUp => return steps,
@@ -158,7 +188,7 @@ mod tests {
         assert_eq!(steps(&mut growth, open(5 * BLOCK + 7)), [send(1), send(2), send(3), Next::Wait]);
         let compared = Next::Compare { blocks: 1..4 };
         let last = Next::Send { index: 5, length: 7 };
-        assert_eq!(steps(&mut growth, closed(5 * BLOCK + 7)), [compared, send(0), send(4), last, Next::End]);
+        assert_eq!(steps(&mut growth, closed(5 * BLOCK + 7)), [send(0), send(4), last, compared, Next::End]);
         let values: Vec<_> = (0..6).map(value).collect();
         assert_eq!(growth.digest(5 * BLOCK + 7), digest::root(5 * BLOCK + 7, &values));
     }
@@ -202,8 +232,9 @@ mod tests {
         }
         assert_eq!(grown().next(open(MAX_FILE_SIZE + 1)), Next::GiveUp);
         let mut growth = grown();
-        assert_eq!(growth.next(closed(5 * BLOCK)), Next::Compare { blocks: 1..4 });
-        assert!(!growth.has(1, &value(7)) && !growth.has(0, &value(0)) && growth.has(2, &value(2)));
+        assert_eq!(growth.next(closed(5 * BLOCK)), send(0));
+        assert_eq!(growth.value_if_same(1, fingerprint(7)), None);
+        assert!(!is_same(&growth, 0) && is_same(&growth, 2), "the first one was not sent");
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod connections;
 mod delta;
 mod examination;
 mod executor;
+mod fingerprint;
 mod following;
 mod given_up;
 mod growing;

@@ -76,7 +76,7 @@ impl World {
     /// What is predicted when this share of the bytes is done.
     fn predicted(&self, seed: u64, share: f64) -> Predicted {
         let (samples, total) = (self.run(seed), self.total());
-        let mut completion = Completion::default();
+        let mut completion = Completion::of_files();
         for &(seconds, done) in &samples {
             completion.observe(seconds, done);
             if done.bytes >= share * total.bytes {
@@ -196,7 +196,7 @@ fn observe(completion: &mut Completion, from: u32, until: u32) {
 #[test]
 fn nothing_is_said_before_it_can_be_known() {
     let left = Work { bytes: 100.0, files: 0.0 };
-    let mut completion = Completion::default();
+    let mut completion = Completion::of_files();
     assert_eq!(completion.left(left), None);
     observe(&mut completion, 1, 5);
     assert_eq!(completion.left(left), None, "that few are no rate");
@@ -212,7 +212,7 @@ fn nothing_is_said_before_it_can_be_known() {
 
 #[test]
 fn an_interruption_neither_counts_as_time_nor_as_work() {
-    let mut completion = Completion::default();
+    let mut completion = Completion::of_files();
     observe(&mut completion, 1, 10);
     completion.interrupt();
     // In the meantime, 190 seconds have passed, and an earlier run is found to have done most of the work.
