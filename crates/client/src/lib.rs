@@ -6,7 +6,7 @@
 //!   both here ── two ends over memory                    icdc-transfer
 //!   one here ─── Far::open: ssh or daemon                connect/far.rs
 //!                  log in, start the far program         connect/ssh.rs, far_program.rs, send_self.rs
-//!                  choose a route for the data           connect/routes.rs
+//!                  choose a route for the data           connect/routes.rs, race.rs, known_routes.rs
 //!                push_over, pull_over: connect, ask,     runs.rs
 //!                  further connections, again after a cut
 //!   none here ── copy_between: one drives, one listens   between/
@@ -31,6 +31,7 @@ mod durable_stream;
 mod error;
 mod failure_kind;
 pub mod forward;
+pub mod known_routes;
 pub mod location;
 mod look;
 mod marking;

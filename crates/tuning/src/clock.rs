@@ -3,7 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seconds since the Unix epoch.
-pub(crate) fn seconds_since_1970() -> u64 {
+#[must_use]
+pub fn seconds_since_1970() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "this is the clock adapter")]
     let now = SystemTime::now();
     now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())

@@ -8,7 +8,6 @@
 //! writes must not decide how fast the daemon's privileged congestion control begins. So the file
 //! is read and written by the daemon itself ([`Privileges`]).
 
-use std::fs::File;
 use std::io;
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsFd as _;
@@ -18,20 +17,16 @@ use icdc_rate::known_paths::{KnownPaths, Resumption};
 use icdc_tcp::Privileges;
 
 use crate::clock;
-use crate::state_file::{StateFile, own_directory};
+use crate::state_file::{self, own_directory};
 
 /// Maximum size of a file that is read, in bytes: [`icdc_rate::known_paths::MOST`] paths take
 /// less.
 const MAX_LENGTH: u64 = 1 << 20;
 
-/// Path of the file that remembers this user's network paths; `None` if neither `XDG_STATE_HOME`
-/// nor `HOME` is an absolute path.
+/// Path of the file that remembers this user's network paths; `None` as in [`state_file::path`].
 #[must_use]
 pub fn file() -> Option<PathBuf> {
-    // The XDG base directory specification says to ignore relative paths.
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
-    Some(state.join("icdc/paths.json"))
+    state_file::path("paths.json")
 }
 
 /// Reads the known paths from `file`; empty if it does not exist.
@@ -39,34 +34,20 @@ pub fn file() -> Option<PathBuf> {
 /// # Errors
 /// The file cannot be read, or is invalid.
 pub fn read(file: &Path) -> io::Result<KnownPaths> {
-    let mut bytes = Vec::new();
-    match File::open(file) {
-        Ok(open) => io::Read::read_to_end(&mut io::Read::take(open, MAX_LENGTH), &mut bytes)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(KnownPaths::default()),
-        Err(error) => return Err(error),
-    };
-    Ok(serde_json::from_slice(&bytes)?)
+    state_file::read(file, MAX_LENGTH)
 }
 
 /// Reads the known paths from `file`; empty if it cannot be read.
 fn load(file: &Path) -> KnownPaths {
-    read(file).unwrap_or_else(|error| {
-        tracing::debug!("{}: {error}", file.display());
-        KnownPaths::default()
-    })
+    state_file::read_or_default(file, MAX_LENGTH)
 }
 
-/// Changes the known paths in `file`, which is made if it is missing, and anew if it is invalid;
-/// two processes do so one after the other. Returns the result of `change`.
+/// Changes the known paths in `file`, as [`state_file::change`] does.
 ///
 /// # Errors
-/// Errors of [`StateFile`].
+/// Those of [`state_file::change`].
 pub fn change<T>(file: &Path, change: impl FnOnce(&mut KnownPaths) -> T) -> io::Result<T> {
-    let locked = StateFile::lock(file)?;
-    let mut paths = load(file);
-    let outcome = change(&mut paths);
-    locked.replace(&serde_json::to_vec_pretty(&paths)?)?;
-    Ok(outcome)
+    state_file::change(file, MAX_LENGTH, change)
 }
 
 /// Rate and round-trip time of the path of a connection that has just been made, for it to start
@@ -120,6 +101,7 @@ fn ends(stream: &TcpStream) -> Option<(IpAddr, IpAddr)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::time::Duration;
 

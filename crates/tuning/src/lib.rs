@@ -24,4 +24,5 @@ mod stand_in;
 pub mod state_file;
 
 pub use ceiling::{bundle, member, observation, steering};
+pub use clock::seconds_since_1970;
 pub use sending_connection::{SendingManner, Tuned};

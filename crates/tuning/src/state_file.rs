@@ -6,11 +6,13 @@ use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 const OWNER_ONLY: Mode = Mode::RUSR.union(Mode::WUSR);
 const OTHERS_WRITE: Mode = Mode::WGRP.union(Mode::WOTH);
@@ -19,6 +21,55 @@ const OTHERS_WRITE: Mode = Mode::WGRP.union(Mode::WOTH);
 const LOCK_ATTEMPTS: u32 = 50;
 /// Pause between two attempts to lock the file.
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// Path of this user's state file of that name, in `$XDG_STATE_HOME/icdc` or `~/.local/state/icdc`; `None` if neither
+/// `XDG_STATE_HOME` nor `HOME` is an absolute path.
+#[must_use]
+pub fn path(name: &str) -> Option<PathBuf> {
+    // The XDG base directory specification says to ignore relative paths.
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+    Some(state.join("icdc").join(name))
+}
+
+/// Reads what a state file holds as JSON, of at most `most` bytes; the default if it does not exist.
+///
+/// # Errors
+/// The file cannot be read, or is invalid.
+pub fn read<T: DeserializeOwned + Default>(file: &Path, most: u64) -> io::Result<T> {
+    let mut bytes = Vec::new();
+    match File::open(file) {
+        Ok(open) => open.take(most).read_to_end(&mut bytes)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
+        Err(error) => return Err(error),
+    };
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+/// [`read`], with the default also for a file that cannot be read.
+pub fn read_or_default<T: DeserializeOwned + Default>(file: &Path, most: u64) -> T {
+    read(file, most).unwrap_or_else(|error| {
+        tracing::debug!("{}: {error}", file.display());
+        T::default()
+    })
+}
+
+/// Changes what a state file holds as JSON, of at most `most` bytes. The file is made if it is missing, and anew if it is
+/// invalid; two processes change it one after the other. Returns the result of `change`.
+///
+/// # Errors
+/// Errors of [`StateFile`].
+pub fn change<T: Serialize + DeserializeOwned + Default, R>(
+    file: &Path,
+    most: u64,
+    change: impl FnOnce(&mut T) -> R,
+) -> io::Result<R> {
+    let locked = StateFile::lock(file)?;
+    let mut held = read_or_default(file, most);
+    let outcome = change(&mut held);
+    locked.replace(&serde_json::to_vec_pretty(&held)?)?;
+    Ok(outcome)
+}
 
 /// A locked state file, which no other process changes until this is dropped.
 pub struct StateFile {

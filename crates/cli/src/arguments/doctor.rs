@@ -24,7 +24,8 @@ use crate::values::{Ceiling, PathsDestination, ceiling, paths_destination, round
         --apply changes the settings that sysctl can change, now and after every boot, in /etc/sysctl.d/90-icdc.conf. It raises \
         limits and never lowers one. --undo restores the values from before --apply. Commands for devices are only shown.\n\n\
         --paths shows what earlier copies have learned about paths. Later copies start from these values. For each destination \
-        prefix and interface, it shows the rate, the lowest round-trip time, the age, and whether a copy would still use it.",
+        prefix and interface, it shows the rate, the lowest round-trip time, the age, and whether a copy would still use it. For each \
+        host that ssh reaches, it shows by which route (--via) the data went.",
     after_long_help = concat!(
         "Output:\n",
         "  One finding per check, the most important first. PROBLEM: the target rate cannot be reached.\n",
@@ -73,11 +74,11 @@ pub(crate) struct DoctorArguments {
     #[arg(long, help_heading = "What to change", conflicts_with_all = ["apply", "target", "rate", "rtt", "disk"])]
     pub(crate) undo: bool,
 
-    /// Show what is known about paths; check nothing
+    /// Show what is known about paths and routes; check nothing
     #[arg(long, help_heading = "Known paths", conflicts_with_all = ["apply", "undo", "target", "rate", "rtt", "disk"])]
     pub(crate) paths: bool,
 
-    /// Forget all paths, or those to a prefix (192.0.2.0/24), an address or a host
+    /// Forget all paths and routes, or those to a prefix (192.0.2.0/24), an address or a host
     #[arg(long, value_name = "PREFIX|HOST", num_args = 0..=1, value_parser = paths_destination, requires = "paths", help_heading = "Known paths")]
     pub(crate) clear: Option<Option<PathsDestination>>,
 

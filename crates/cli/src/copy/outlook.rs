@@ -68,8 +68,8 @@ pub(crate) struct Outlook {
     arriving: Completion,
     /// Predictor by what is stored.
     stored: Completion,
-    /// Share of the recent time in which something else than the path was the limit.
-    beside_path: f64,
+    /// Share of the recent time in which something else than the path was the limit; `None` before anything has limited it.
+    beside_path: Option<f64>,
     /// For a copy that follows its sources.
     backlog: Option<Backlog>,
     /// Files and bytes that the scan has found, and whether that is all.
@@ -98,7 +98,7 @@ impl Outlook {
         Self {
             arriving: Completion::of_bytes(),
             stored: Completion::of_files(),
-            beside_path: 0.0,
+            beside_path: None,
             backlog: follows.then(Backlog::default),
             found: (0, 0, false),
             failed: 0,
@@ -163,8 +163,7 @@ impl Outlook {
         let work = |bytes: u64, files: u64| Work { bytes: bytes as f64, files: files as f64 };
         self.arriving.observe(sample.seconds, work(travelled, sample.files_done));
         self.stored.observe(sample.seconds, work(travelled - waiting, sample.files_done));
-        let by_path = matches!(sample.limited_by, Stage::Network | Stage::RateCeiling | Stage::MaxRate);
-        self.beside_path += (f64::from(!by_path) - self.beside_path) * (1.0 - (-elapsed / LIMITING_MEMORY).exp());
+        let beside_path = self.note_limit(sample.limited_by, elapsed);
         let (files, _, is_complete) = self.found;
         // How long it takes to make the last data durable is not known.
         if !is_complete || left == 0 && sample.limited_by == Stage::Finish {
@@ -175,9 +174,7 @@ impl Outlook {
         let stored = self.stored.left(work(left + waiting, files));
         let end = LAST_ROUND_TRIPS * round_trip;
         let predicted = arriving.zip(stored).map(|(arriving, stored)| {
-            let between = |of: fn(&TimeLeft) -> f64| {
-                of(&arriving) * (1.0 - self.beside_path) + of(&stored) * self.beside_path
-            };
+            let between = |of: fn(&TimeLeft) -> f64| of(&arriving) * (1.0 - beside_path) + of(&stored) * beside_path;
             TimeLeft {
                 expected: between(|left| left.expected) + end,
                 least: between(|left| left.least),
@@ -186,6 +183,22 @@ impl Outlook {
         });
         let lasts = |left: &TimeLeft| self.limit.until.is_none_or(|until| sample.seconds + left.most <= until);
         self.predict(predicted.filter(lasts));
+    }
+
+    /// Notes what has limited the copy for this time in seconds; returns the share of the recent time in which it was
+    /// something else than the path.
+    fn note_limit(&mut self, limited_by: Stage, elapsed: f64) -> f64 {
+        let now = match limited_by {
+            Stage::Start => None,
+            Stage::Network | Stage::RateCeiling | Stage::MaxRate => Some(0.0),
+            _ => Some(1.0),
+        };
+        let part = 1.0 - (-elapsed / LIMITING_MEMORY).exp();
+        self.beside_path = match (self.beside_path, now) {
+            (Some(before), Some(now)) => Some(before + (now - before) * part),
+            (before, now) => before.or(now),
+        };
+        self.beside_path.unwrap_or(0.0)
     }
 
     /// Leaves out the time until the next sample: nothing can be said.

@@ -5,7 +5,8 @@
 //! | `plan` | what the command line means |
 //! | `examination` | what was found and done |
 //! | `path` | the runs over the path |
-//! | `paths` | what is remembered of paths |
+//! | `paths`, `routes` | what is remembered of paths, and of routes to hosts |
+//! | `table` | the table of either |
 //! | `show` | lines for people |
 //! | `json` | the object for programs |
 //!
@@ -16,7 +17,9 @@ mod json;
 mod path;
 mod paths;
 mod plan;
+mod routes;
 mod show;
+mod table;
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `icdc doctor paths`: shows and forgets what is remembered of paths, without measuring anything.
+//! `icdc doctor --paths`: shows and forgets what is remembered of paths, without measuring anything.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -12,6 +12,8 @@ use icdc_units::Prefix;
 use serde_json::{Value, json};
 
 use super::plan::PathsTask;
+use super::routes::{self, RoutesReport};
+use super::table::table;
 use crate::clock::{self, age};
 use crate::console::Console;
 use crate::copy::summary::counted;
@@ -24,14 +26,31 @@ use crate::values::PathsDestination;
 pub(super) fn run(task: &PathsTask, as_json: bool, console: &Console) -> anyhow::Result<()> {
     let file = known_paths::file()
         .context("what is known of paths is kept below XDG_STATE_HOME or HOME, and neither is an absolute path")?;
-    let told = match task {
-        PathsTask::Show => show(file)?,
-        PathsTask::Forget(destination) => forget(file, destination.as_ref())?,
+    let (paths, routes) = match task {
+        PathsTask::Show => (show(file)?, Some(routes::show()?)),
+        PathsTask::Forget(destination) => match destination {
+            Some(destination @ PathsDestination::Host(host)) => {
+                let routes = routes::forget(Some(host))?;
+                // A name of ssh's configuration may have no address.
+                let paths = match forget(file.clone(), Some(destination)) {
+                    Err(_) if !routes.is_empty() => PathsReport::Forgotten { file, paths: Vec::new() },
+                    paths => paths?,
+                };
+                (paths, Some(routes))
+            }
+            Some(destination @ PathsDestination::Prefix(_)) => (forget(file, Some(destination))?, None),
+            None => (forget(file, None)?, Some(routes::forget(None)?)),
+        },
     };
     if as_json {
-        console.json(&told.json().to_string());
+        let mut object = paths.json();
+        for (name, value) in routes.iter().flat_map(RoutesReport::members) {
+            object[name] = value;
+        }
+        console.json(&object.to_string());
     } else {
-        told.lines().iter().for_each(|line| console.result(line));
+        let lines = paths.lines().into_iter().chain(routes.iter().flat_map(RoutesReport::lines));
+        lines.for_each(|line| console.result(&line));
     }
     Ok(())
 }
@@ -158,7 +177,7 @@ impl PathsReport {
             Self::Known { file, paths } => {
                 let count = counted(paths.len() as u64, "path");
                 let rows: Vec<[String; 7]> = paths.iter().map(Shown::cells).collect();
-                [format!("{count} known in {}", file.display())].into_iter().chain(table(&rows)).collect()
+                [format!("{count} known in {}", file.display())].into_iter().chain(table(&HEADINGS, &rows)).collect()
             }
             Self::Forgotten { file, paths } => {
                 let count = counted(paths.len() as u64, "path");
@@ -184,19 +203,6 @@ impl PathsReport {
             }),
         }
     }
-}
-
-/// Lines of a table, with columns as wide as what stands in them.
-fn table(rows: &[[String; 7]]) -> Vec<String> {
-    let headings = HEADINGS.map(str::to_owned);
-    let all: Vec<&[String; 7]> = [&headings].into_iter().chain(rows).collect();
-    let width = |column: usize| all.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..HEADINGS.len()).map(width).collect();
-    let line = |row: &[String; 7]| {
-        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("  {cell:<width$}"));
-        cells.collect::<String>().trim_end().to_owned()
-    };
-    all.iter().map(|row| line(row)).collect()
 }
 
 #[cfg(test)]

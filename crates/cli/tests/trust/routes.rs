@@ -91,9 +91,10 @@ fn where_a_firewall_passes_only_ssh_data_goes_through_ssh() {
         let copy = site.copy(&["--ssh", &sshd.command, "--streams", "4", &source, &destination]);
         let ended = hosts.near.run(&copy).run().expect_code(0);
         by_ssh(&ended, 4);
-        let reason = ended.all("route").next().unwrap()["reason"].as_str().unwrap().to_owned();
+        let reason = reason(&ended);
         assert!(reason.contains("did not answer") && reason.contains("; back to this host: "), "{reason}");
         assert_same(&tree, &site.path(arrived));
+        forget_routes(&site);
     }
     // What the search for the route took is told.
     data::file(&site.path("file"), 4 * MIB, 3);
@@ -107,6 +108,58 @@ fn where_a_firewall_passes_only_ssh_data_goes_through_ssh() {
     let ended = hosts.near.run(&copy).run().expect_code(3);
     let words = ["no answer", "within 15s", "--port", "or leave --via out"];
     assert!(words.iter().all(|word| ended.stderr.contains(word)), "{ended}");
+    assert_no_leftovers(site.root());
+}
+
+/// Reason of the route that the data took.
+fn reason(ended: &Ended) -> String {
+    ended.all("route").next().unwrap()["reason"].as_str().unwrap().to_owned()
+}
+
+/// Removes what is remembered of routes.
+fn forget_routes(site: &Site) {
+    site.icdc(&["doctor", "--paths", "--clear"]).run().expect_code(0);
+}
+
+/// Hosts that are remembered, each with its route.
+fn known_routes(site: &Site) -> Vec<String> {
+    let ended = site.icdc(&["doctor", "--paths", "--json"]).run().expect_code(0);
+    let routes = ended.events[0]["routes"].as_array().unwrap().iter();
+    routes.map(|route| format!("{} {}", route["host"].as_str().unwrap(), route["via"].as_str().unwrap())).collect()
+}
+
+#[test]
+fn the_route_that_has_worked_is_tried_first_and_a_better_one_is_still_found() {
+    let site = Site::new();
+    let Some(hosts) = Pair::new() else { return };
+    if !has_program("nft") {
+        return skip("a firewall needs nftables");
+    }
+    let address = hosts.far.address();
+    let Some(sshd) = Sshd::start_on(&site, "", address, 22, |command| hosts.far.run(&command)) else { return };
+    data::file(&site.path("file"), 9 * MIB, 3);
+    let destination = format!("far:{}", site.path("copy").display());
+    let copy = || {
+        let copy = site.copy(&["--ssh", &sshd.command, "--streams", "3", "--no-resume", "file", &destination]);
+        let ended = hosts.near.run(&copy).run().expect_code(0);
+        assert_same(&site.path("file"), &site.path("copy"));
+        fs::remove_file(site.path("copy")).unwrap();
+        let route = ended.all("route").next().unwrap()["via"].as_str().unwrap().to_owned();
+        (route, reason(&ended))
+    };
+    hosts.far.firewall(FIREWALL);
+    let (route, why) = copy();
+    assert!(route == "ssh" && why.contains("did not answer"), "{route}: {why}");
+    assert_eq!(known_routes(&site), ["far ssh"]);
+    assert_eq!(copy(), ("ssh".to_owned(), "it worked last time".to_owned()));
+    hosts.far.firewall("delete table inet test");
+    assert_eq!(copy(), ("direct".to_owned(), String::new()));
+    assert_eq!(known_routes(&site), ["far direct"]);
+    hosts.far.firewall(FIREWALL);
+    let (route, why) = copy();
+    assert!(route == "ssh" && why.contains("did not answer"), "{route}: {why}");
+    site.icdc(&["doctor", "--paths", "--clear", "far"]).run().expect_code(0);
+    assert_eq!(known_routes(&site), Vec::<String>::new());
     assert_no_leftovers(site.root());
 }
 
@@ -422,8 +475,12 @@ fn where_a_firewall_keeps_connections_from_the_far_side_it_connects_back() {
         let words = ["--ssh", &sshd.command, "--streams", "4", "--rate", "200mbit", &source, &destination];
         let ended = hosts.near.run(&site.copy(&words)).run().expect_code(0);
         came_back(&ended, 4);
-        let reason = ended.all("route").next().unwrap()["reason"].as_str().unwrap().to_owned();
-        assert!(reason.contains("did not answer"), "{reason}");
+        let reason = reason(&ended);
+        // The second time it is known.
+        assert!(
+            reason.contains(if arrived == "pushed" { "did not answer" } else { "it worked last time" }),
+            "{reason}"
+        );
         assert_same(&tree, &site.path(arrived));
     }
     // After a cut it goes on by the same route.

@@ -215,7 +215,7 @@ impl SourceEnd {
                 let mut starter = Starter::new(host, options, events, stop)?;
                 let Started { writer, inlet, control, end, key, features, running, .. } = starter.start_to_drive()?;
                 passed::require(options, features, &name)?;
-                let host = starter.host_name()?;
+                let host = starter.configured_host()?.name;
                 Ok(Self { name, host, key, inlet, writer, control, _end: end, _running: Some(running) })
             }
             Location::Daemon { host, port, .. } => {
@@ -472,7 +472,7 @@ impl TargetEnd {
                 };
                 let Started { writer, inlet, end, key, port, running, .. } = started;
                 let started = StartedTarget { writer, inlet: Some(inlet), _end: end, _running: running };
-                Ok(Self { host: starter.host_name()?, port, key, signer, started: Some(started) })
+                Ok(Self { host: starter.configured_host()?.name, port, key, signer, started: Some(started) })
             }
             Location::Daemon { host, port, .. } => {
                 let mut far = DaemonFar::open(host, *port, Need::ONE, options, stop)?;

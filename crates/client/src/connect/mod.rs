@@ -24,6 +24,7 @@ mod patient;
 mod pool;
 mod preamble;
 mod processes;
+mod race;
 mod reach;
 mod remote_shell;
 mod routes;

@@ -55,6 +55,8 @@ const CONFIGURATION_TIMEOUT: Span = Span::from_secs(20);
 pub(super) enum Login {
     /// Login as the user's configuration says, which may ask for a password.
     AsConfigured,
+    /// The same, which tells when it has succeeded ([`LOGGED_IN`]).
+    Telling,
     /// Login by a new connection, without a question to the user.
     OfItsOwn,
     /// Login by an existing connection (`ControlMaster`) or a new one, without a question to the
@@ -71,6 +73,11 @@ const BARE: [&str; 2] = ["RequestTTY=no", "ClearAllForwardings=yes"];
 const NO_COMMAND: &str = "RemoteCommand=none";
 
 impl Login {
+    /// Whether ssh may ask the user something.
+    fn may_ask(self) -> bool {
+        matches!(self, Self::AsConfigured | Self::Telling)
+    }
+
     /// Adds the options for this kind of login to `command`; `knows_commands` if this ssh knows
     /// [`NO_COMMAND`].
     fn choose(self, command: &mut Command, knows_commands: bool) {
@@ -79,6 +86,7 @@ impl Login {
         let beside = ["BatchMode=yes", "PermitLocalCommand=yes", &tells, "LogLevel=ERROR", "ConnectTimeout=30"];
         let own: &[&str] = match self {
             Self::AsConfigured => &["PermitLocalCommand=no"],
+            Self::Telling => &["PermitLocalCommand=yes", &tells],
             Self::OfItsOwn | Self::Shared => &beside,
         };
         let path = (self == Self::OfItsOwn).then_some("ControlPath=none");
@@ -86,7 +94,7 @@ impl Login {
         for option in path.iter().chain(&no_command).chain(&BARE).chain(own) {
             command.args(["-o", option]);
         }
-        if self != Self::AsConfigured {
+        if !self.may_ask() {
             // The ssh that a ProxyJump starts knows nothing of BatchMode: its questions go here.
             command.envs([("SSH_ASKPASS_REQUIRE", "force"), ("SSH_ASKPASS", "/bin/false")]);
         }
@@ -100,6 +108,15 @@ struct Streams {
     /// Whether the streams carry the transfer's data: the command is then killed without delay
     /// when it is dropped.
     carries_data: bool,
+}
+
+/// A host as ssh's configuration reaches it.
+#[derive(Clone, Debug)]
+pub(crate) struct ConfiguredHost {
+    /// Name of the host for connections beside ssh.
+    pub(crate) name: String,
+    /// Whether ssh reaches it by way of another host or program (`ProxyJump`, `ProxyCommand`).
+    pub(crate) is_indirect: bool,
 }
 
 /// The shell of a host, reached by the user's ssh command, that runs commands.
@@ -156,8 +173,20 @@ impl RemoteShell {
     /// # Errors
     /// See [`ConnectError`].
     pub(crate) fn run(&self, command: &str) -> Result<RemoteProcess, ConnectError> {
+        self.run_piped(Login::AsConfigured, command)
+    }
+
+    /// Starts `command` on the host as [`Self::run`]; before its output comes the line [`LOGGED_IN`], where ssh can tell.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub(super) fn run_telling(&self, command: &str) -> Result<RemoteProcess, ConnectError> {
+        self.run_piped(Login::Telling, command)
+    }
+
+    fn run_piped(&self, login: Login, command: &str) -> Result<RemoteProcess, ConnectError> {
         let streams = Streams { stdin: Stdio::piped(), stdout: Stdio::piped(), carries_data: false };
-        self.start(Login::AsConfigured, command, streams)
+        self.start(login, command, streams)
     }
 
     /// Starts `command` on the host, with a socket for its standard input and output. It is killed
@@ -189,7 +218,7 @@ impl RemoteShell {
                 self.choose_family(&mut local);
             }
             login.choose(&mut local, self.knows_commands());
-            if login != Login::AsConfigured {
+            if !login.may_ask() {
                 for option in &self.for_data {
                     local.args(["-o", option]);
                 }
@@ -253,12 +282,11 @@ impl RemoteShell {
         })
     }
 
-    /// Name of the host for connections beside ssh: `hostname` of OpenSSH's configuration (`ssh
-    /// -G`), else the host as the user wrote it.
+    /// How OpenSSH's configuration (`ssh -G`) reaches the host: the host as the user wrote it where there is none.
     ///
     /// # Errors
     /// See [`ConnectError`].
-    pub(crate) fn host_name(&mut self, stop: &StopSignal) -> Result<String, ConnectError> {
+    pub(crate) fn configured_host(&mut self, stop: &StopSignal) -> Result<ConfiguredHost, ConnectError> {
         let configuration = self.configuration(stop);
         if stop.is_requested() {
             return Err(ConnectError::Interrupted);
@@ -280,7 +308,9 @@ impl RemoteShell {
             .collect();
         let mapped = value("hostname").filter(|name| !name.starts_with('-'));
         let written = self.host.rsplit_once('@').map_or(self.host.as_str(), |(_, name)| name);
-        Ok(mapped.unwrap_or_else(|| written.to_owned()))
+        let is_indirect =
+            ["proxyjump", "proxycommand"].into_iter().any(|key| value(key).is_some_and(|way| way != "none"));
+        Ok(ConfiguredHost { name: mapped.unwrap_or_else(|| written.to_owned()), is_indirect })
     }
 
     /// Output of `ssh -G` for the host; `None` if the command is not OpenSSH or fails.
@@ -411,6 +441,11 @@ impl RemoteProcess {
     /// if there are none.
     pub(crate) fn last_stderr(&self) -> String {
         self.words.take(Duration::from_millis(300))
+    }
+
+    /// Process id of the local process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// TCP connection of the command's ssh, and the number of chained logins over it. `None` if it

@@ -7,17 +7,18 @@
 //! proxy    TCP to that port by way of a proxy that the user names          [`by_proxy`]
 //! ```
 //!
-//! The first of the first three routes that works is used, for all connections of the run. When the
-//! port has refused or not answered in time, the other two begin, while the attempt at the port
-//! continues. They begin together: connecting back takes three round trips, and ssh more than twice
-//! as many for its login, so that no time is lost where a firewall blocks connecting back. The
-//! logins of ssh are begun even earlier: when the port's answer is overdue. If they succeed before
-//! the far end could have connected back, they wait for that.
+//! The first of the first three routes that works is used, for all connections of the run, as [`race`](super::race) says.
+//! When the port has refused or not answered in time, the other two begin, while the attempt at the port continues. They
+//! begin together: connecting back takes three round trips, and ssh more than twice as many for its login, so that no
+//! time is lost where a firewall blocks connecting back. The logins of ssh are begun even earlier: when the port's answer
+//! is overdue. If they succeed before the far end could have connected back, they wait for that. The route that has worked
+//! [last time](crate::known_routes) is tried beside the port from the start. Where that is ssh, or its configuration names a
+//! jump host, its logins begin as soon as the first one has succeeded.
 
 use std::net::TcpStream;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded, unbounded};
 use icdc_limits::thread::start;
 use icdc_link::{Carrier, Link};
 use icdc_protocol::limits::MAX_STREAMS;
@@ -32,6 +33,7 @@ use super::ahead::{Ahead, Need};
 use super::back::Back;
 use super::by_proxy::reach_by;
 use super::error::ConnectError;
+use super::race::{Delays, Expected, Next, Race};
 use super::reach::{CONNECT_TIMEOUT, connecting, pinned, reach};
 use super::through_ssh::Forwarder;
 use crate::options::Via;
@@ -77,6 +79,8 @@ pub(super) struct Routes {
     pub(super) egresses: Egresses,
     /// Round-trip time to the host, as the login measured it.
     pub(super) round_trip: Span,
+    /// What is known of the routes before they are tried.
+    pub(super) expected: Expected,
     pub(super) back: Back,
     pub(super) forwarder: Forwarder,
     pub(super) ahead: Ahead,
@@ -197,7 +201,9 @@ impl Routes {
         let (tell, outcomes) = bounded(results.len());
         for (route, _) in &results {
             let route = *route;
-            self.attempt(route, &over, tell.clone(), move |routes, over| match (route, &routes.via) {
+            let tell = tell.clone();
+            let tell = move |route, outcome| drop(tell.send((route, outcome)));
+            self.attempt(route, &over, tell, move |routes, over| match (route, &routes.via) {
                 (Route::Relay | Route::Socks5, Via::Proxy(proxy)) => routes.by_proxy(proxy, over),
                 (Route::Direct, _) => routes.direct(over),
                 (route, _) => routes.first_by(route, over),
@@ -251,70 +257,97 @@ impl Routes {
         won
     }
 
-    /// Tries the direct route alone, then the others beside it, until `over` is requested.
+    /// Tries the routes as [`Race`] says, until `over` is requested.
     fn race_until(&self, over: &StopSignal) -> Result<(Link, Route, String), ConnectError> {
         (self.events)(connecting(&self.host, self.port));
-        let (tell, outcomes) = bounded(3);
         let patience = patience_of(self.round_trip);
-        let mut failures = match self.try_direct(over, tell.clone(), &outcomes, patience)? {
-            DirectOutcome::Linked(link) => return Ok((link, Route::Direct, String::new())),
-            DirectOutcome::Failed(error) => vec![(Route::Direct, error)],
-            DirectOutcome::Unanswered => Vec::new(),
-        };
-        let unanswered = || format!("{} port {} did not answer within {patience}", self.host, self.port);
-        let why = failures.first().map_or_else(unanswered, |(_, error)| error.in_short());
-        self.attempt(Route::Back, over, tell.clone(), Self::connect_back);
-        self.attempt(Route::Ssh, over, tell, Self::through_ssh);
-        match first_of(&outcomes, patience, &mut failures)? {
-            Some((link, Route::Direct)) => Ok((link, Route::Direct, String::new())),
-            Some((link, Route::Ssh)) => {
-                let back = failures.iter().find(|(route, _)| *route == Route::Back);
-                let late = || format!("it did not connect within {patience}");
-                let back = back.map_or_else(late, |(_, error)| error.in_short());
-                Ok((link, Route::Ssh, format!("{why}; back to this host: {back}")))
+        let due = (self.round_trip * ANSWER_DUE_ROUND_TRIPS).max(patience / ANSWER_DUE_DIVISOR).min(patience);
+        let mut race = Race::new(clock::now(), Delays { due, patience }, self.expected);
+        let (tell, reports) = unbounded();
+        let (mut links, mut failures) = (Vec::new(), Vec::new());
+        loop {
+            let now = clock::now();
+            let until = match race.next(now) {
+                Next::Begin(route) => {
+                    self.begin(route, over, &tell);
+                    continue;
+                }
+                Next::Prepare => {
+                    self.forwarder.prepare();
+                    continue;
+                }
+                Next::Take(route) => {
+                    let place = links.iter().position(|(linked, _)| *linked == route);
+                    let (_, link) = links.swap_remove(place.expect("its link was reported"));
+                    let is_overdue = race.is_direct_overdue(now);
+                    let why = self.reason(route, (patience, is_overdue), &failures, race.has_begun(Route::Back));
+                    return Ok((link, route, why));
+                }
+                Next::Lost => return Err(self.no_route(failures)),
+                Next::Wait(until) => until,
+            };
+            let report = match until {
+                Some(until) => reports.recv_timeout((until - now).into()),
+                None => reports.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match report {
+                Ok(Report::Answered(took)) => race.answered(clock::now(), patience_of(took)),
+                Ok(Report::Outcome(route, Ok(link))) => {
+                    race.linked(route);
+                    links.push((route, link));
+                }
+                Ok(Report::Outcome(_, Err(ConnectError::Interrupted))) => return Err(ConnectError::Interrupted),
+                Ok(Report::Outcome(route, Err(error))) => {
+                    race.failed(route);
+                    failures.push((route, error));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => unreachable!("this end can report, too"),
             }
-            Some((link, route)) => Ok((link, route, why)),
-            None => Err(self.no_route(failures)),
         }
     }
 
-    /// Tries the direct route within the time limit for its port's answer, and then within that
-    /// for its handshake. Prepares the route through ssh when the answer is overdue.
-    fn try_direct(
-        &self,
-        over: &StopSignal,
-        tell: Sender<RouteOutcome>,
-        outcomes: &Receiver<RouteOutcome>,
-        patience: Span,
-    ) -> Result<DirectOutcome, ConnectError> {
-        // Time that the port took to answer, from which the time limit for its handshake follows.
-        let answered = Arc::new(OnceLock::new());
-        self.attempt(Route::Direct, over, tell, {
-            let answered = Arc::clone(&answered);
-            move |routes, stop| {
+    /// Tries a route on a thread of its own, and reports how it goes.
+    fn begin(&self, route: Route, over: &StopSignal, tell: &Sender<Report>) {
+        let reporting = tell.clone();
+        let outcome = |tell: &Sender<Report>| {
+            let tell = tell.clone();
+            move |route, outcome| drop(tell.send(Report::Outcome(route, outcome)))
+        };
+        match route {
+            Route::Direct => self.attempt(route, over, outcome(tell), move |routes, stop| {
                 let begin = clock::now();
                 let carrier = routes.carrier(Route::Direct, 0, stop)?;
-                let _ = answered.set(clock::now() - begin);
+                let _ = reporting.send(Report::Answered(clock::now() - begin));
                 routes.first_over(carrier, Route::Direct, stop)
-            }
+            }),
+            Route::Back => self.attempt(route, over, outcome(tell), Self::connect_back),
+            _ => self.attempt(route, over, outcome(tell), Self::through_ssh),
+        }
+    }
+
+    /// Reason why the route that was taken was preferred to the port; empty for the port. `direct` is the time that the
+    /// port had, and whether that is over.
+    fn reason(
+        &self,
+        route: Route,
+        (patience, is_overdue): (Span, bool),
+        failures: &[(Route, ConnectError)],
+        was_called_back: bool,
+    ) -> String {
+        if route == Route::Direct {
+            return String::new();
+        }
+        let failure = |route| failures.iter().find(|(failed, _)| *failed == route).map(|(_, error)| error.in_short());
+        let why = failure(Route::Direct).unwrap_or_else(|| match self.expected {
+            Expected::Known(_) if !is_overdue => "it worked last time".to_owned(),
+            _ => format!("{} port {} did not answer within {patience}", self.host, self.port),
         });
-        let due = (self.round_trip * ANSWER_DUE_ROUND_TRIPS).max(patience / ANSWER_DUE_DIVISOR).min(patience);
-        let mut outcome = outcomes.recv_timeout(due.into());
-        if matches!(outcome, Err(RecvTimeoutError::Timeout)) {
-            if answered.get().is_none() {
-                self.forwarder.prepare();
-            }
-            outcome = outcomes.recv_timeout((patience - due).into());
+        if route != Route::Ssh || !was_called_back {
+            return why;
         }
-        if let (Err(RecvTimeoutError::Timeout), Some(took)) = (&outcome, answered.get()) {
-            outcome = outcomes.recv_timeout(patience_of(*took).into());
-        }
-        match outcome {
-            Ok((_, Ok(link))) => Ok(DirectOutcome::Linked(link)),
-            Ok((_, Err(ConnectError::Interrupted))) => Err(ConnectError::Interrupted),
-            Ok((_, Err(error))) => Ok(DirectOutcome::Failed(error)),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(DirectOutcome::Unanswered),
-        }
+        let back = failure(Route::Back).unwrap_or_else(|| format!("it did not connect within {patience}"));
+        format!("{why}; back to this host: {back}")
     }
 
     /// Error that names why each route failed.
@@ -330,19 +363,19 @@ impl Routes {
         ConnectError::NoRoute { host: self.host.clone(), port: self.port, reasons }
     }
 
-    /// Tries a route on a thread of its own, by `link`, and sends the outcome to `tell`. A link
+    /// Tries a route on a thread of its own, by `link`, and passes the outcome to `tell`. A link
     /// that comes too late is dropped at once.
     fn attempt(
         &self,
         route: Route,
         over: &StopSignal,
-        tell: Sender<RouteOutcome>,
+        tell: impl Fn(Route, Result<Link, ConnectError>) + Clone + Send + 'static,
         link: impl FnOnce(&Self, &StopSignal) -> Result<Link, ConnectError> + Send + 'static,
     ) {
         let (routes, over, not_started) = (self.clone(), over.clone(), tell.clone());
-        let attempt = move || drop(tell.send((route, link(&routes, &over))));
+        let attempt = move || tell(route, link(&routes, &over));
         if let Err(error) = start("route", attempt) {
-            let _ = not_started.send((route, Err(error.into())));
+            not_started(route, Err(error.into()));
         }
     }
 
@@ -415,43 +448,10 @@ impl Routes {
     }
 }
 
-/// A route, with the link made over it or the error.
-type RouteOutcome = (Route, Result<Link, ConnectError>);
-
-/// Outcome of the direct route before others are tried.
-enum DirectOutcome {
-    /// The direct route works; this is its link.
-    Linked(Link),
-    /// The direct route failed.
-    Failed(ConnectError),
-    /// The port has not answered within the time limit.
-    Unanswered,
-}
-
-/// Waits for the first route that works, unless that is ssh: then the route back has `patience` to
-/// connect. `None` once each route has failed; the errors are in `failures`.
-fn first_of(
-    outcomes: &Receiver<RouteOutcome>,
-    patience: Span,
-    failures: &mut Vec<(Route, ConnectError)>,
-) -> Result<Option<(Link, Route)>, ConnectError> {
-    let back_is_due = clock::now() + patience;
-    let mut by_ssh = None;
-    // It ends once each route has reported its outcome.
-    loop {
-        let has_back_failed = failures.iter().any(|(route, _)| *route == Route::Back);
-        let outcome = match &by_ssh {
-            None => outcomes.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(_) if has_back_failed => break,
-            Some(_) => outcomes.recv_timeout((back_is_due - clock::now()).into()),
-        };
-        match outcome {
-            Ok((Route::Ssh, Ok(link))) => by_ssh = Some(link),
-            Ok((route, Ok(link))) => return Ok(Some((link, route))),
-            Ok((_, Err(ConnectError::Interrupted))) => return Err(ConnectError::Interrupted),
-            Ok((route, Err(error))) => failures.push((route, error)),
-            Err(_) => break,
-        }
-    }
-    Ok(by_ssh.map(|link| (link, Route::Ssh)))
+/// What is told of an attempt.
+enum Report {
+    /// The port has accepted a connection, after this time.
+    Answered(Span),
+    /// The link that was made over a route, or the error.
+    Outcome(Route, Result<Link, ConnectError>),
 }

@@ -13,6 +13,7 @@
 //! the data is chosen by [`routes`](super::routes).
 
 use std::io::{self, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use icdc_link::{DEAD_AFTER, Inlet, Link, LinkControl, MessageWriter, WriterGuard, stdio_link};
@@ -23,6 +24,7 @@ use icdc_stop::StopSignal;
 use icdc_tcp::{Egresses, Family, clock};
 use icdc_transfer::{Event, EventSink, Via as Route};
 use icdc_trust::{Identity, PublicKey};
+use icdc_tuning::seconds_since_1970;
 use icdc_units::{Rate, Span};
 
 use super::ahead::{Ahead, Need};
@@ -30,16 +32,21 @@ use super::back::Back;
 use super::error::ConnectError;
 use super::far_program::{FarProgram, GREETING_TIMEOUT, Program};
 use super::patient::PatientReader;
-use super::remote_shell::{RemoteProcess, RemoteShell};
+use super::processes;
+use super::race::Expected;
+use super::remote_shell::{ConfiguredHost, RemoteProcess, RemoteShell};
 use super::routes::Routes;
 use super::send_self::{self, Cache};
 use super::through_ssh::{Forwarder, PlannedLogins, channel, read_message};
 use super::{Dial, Further};
+use crate::known_routes::{self, KnownRoute};
 use crate::options::{CopyOptions, Via};
 
 /// Number of round trips that ssh takes to log in and start a program: TCP, versions (2), key
 /// exchange, service request (2), authentication (3), channel (2), command.
 const ROUND_TRIPS: u64 = 12;
+/// Number of these after which the login has succeeded.
+const ROUND_TRIPS_TO_LOG_IN: u64 = 9;
 /// Maximum number of round trips of a login that asks the user nothing, to which [`COMPUTATION`]
 /// is added. A login with a typed password takes longer.
 const MOST_ROUND_TRIPS: u64 = 14;
@@ -65,7 +72,7 @@ pub(crate) struct Starter {
     streams: Option<u8>,
     limit: Option<Rate>,
     events: EventSink,
-    host_name: Option<String>,
+    configured: Option<ConfiguredHost>,
     stop: StopSignal,
 }
 
@@ -91,6 +98,8 @@ pub(crate) struct Started {
     pub(crate) running: Running,
     /// Properties of the path and of the login, measured at its start.
     pub(crate) login: LoginProperties,
+    /// Time from the start of ssh to the far end's answer.
+    took: Span,
 }
 
 /// Properties of the path and of a login, measured by that login.
@@ -158,21 +167,21 @@ impl Starter {
             streams: options.send.streams,
             limit: options.send.rate,
             events: Arc::clone(events),
-            host_name: None,
+            configured: None,
             stop: stop.clone(),
         })
     }
 
-    /// Name of the host for the data connections, as ssh's configuration maps it.
+    /// The host as ssh's configuration reaches it; its name is that for the data connections.
     ///
     /// # Errors
     /// See [`ConnectError`].
-    pub(crate) fn host_name(&mut self) -> Result<String, ConnectError> {
-        if let Some(name) = &self.host_name {
-            return Ok(name.clone());
+    pub(crate) fn configured_host(&mut self) -> Result<ConfiguredHost, ConnectError> {
+        if let Some(host) = &self.configured {
+            return Ok(host.clone());
         }
-        let name = self.far.shell.host_name(&self.stop)?;
-        Ok(self.host_name.insert(name).clone())
+        let host = self.far.shell.configured_host(&self.stop)?;
+        Ok(self.configured.insert(host).clone())
     }
 
     /// Starts a far end that listens and serves the holder of the key `peer` only.
@@ -180,7 +189,17 @@ impl Starter {
     /// # Errors
     /// See [`ConnectError`].
     pub(crate) fn start_to_serve(&mut self, peer: PublicKey) -> Result<Started, ConnectError> {
-        self.start(FarTask::Serve { peer: *peer.as_bytes(), ports: self.ports })
+        self.start_to_serve_beside(peer, &mut |_| {})
+    }
+
+    /// The same; calls `logged_in` with what the login has shown once ssh has logged in without a question, before the far
+    /// end answers.
+    fn start_to_serve_beside(
+        &mut self,
+        peer: PublicKey,
+        logged_in: &mut dyn FnMut(LoginProperties),
+    ) -> Result<Started, ConnectError> {
+        self.start(FarTask::Serve { peer: *peer.as_bytes(), ports: self.ports }, logged_in)
     }
 
     /// Starts a far end that only drives: it connects to another far end, and does not listen.
@@ -188,14 +207,14 @@ impl Starter {
     /// # Errors
     /// See [`ConnectError`].
     pub(crate) fn start_to_drive(&mut self) -> Result<Started, ConnectError> {
-        self.start(FarTask::Drive)
+        self.start(FarTask::Drive, &mut |_| {})
     }
 
     /// Starts a far end for `task` and waits for its answer. With `--send-self`, a missing or
     /// unsuitable program is sent there first.
-    fn start(&mut self, task: FarTask) -> Result<Started, ConnectError> {
+    fn start(&mut self, task: FarTask, logged_in: &mut dyn FnMut(LoginProperties)) -> Result<Started, ConnectError> {
         (self.events)(Event::Connecting { to: format!("{} by ssh", self.far.shell.host()) });
-        let started = match self.start_program(task) {
+        let started = match self.start_program(task, logged_in) {
             // One that has started once is no reason to send another.
             Err(ConnectError::NoIcdc { .. } | ConnectError::OtherVersion { .. } | ConnectError::EndedAtOnce { .. })
                 if self.send_self && !self.has_started =>
@@ -208,7 +227,7 @@ impl Starter {
                 self.far.program = Program::Sent(send_self::put(&self.far.shell, &self.stop)?);
                 // What is there now need not be looked for.
                 self.send_self = false;
-                self.start_program(task)
+                self.start_program(task, logged_in)
             }
             other => other,
         };
@@ -219,21 +238,33 @@ impl Starter {
     /// Makes one attempt to start the far program by ssh, and waits until it answers where it
     /// listens. Sends no program there, as [`Starter::start`] does if this fails; notes the program
     /// that was found.
-    fn start_program(&mut self, task: FarTask) -> Result<Started, ConnectError> {
+    fn start_program(
+        &mut self,
+        task: FarTask,
+        logged_in: &mut dyn FnMut(LoginProperties),
+    ) -> Result<Started, ConnectError> {
         let cache = if self.send_self { cache() } else { None };
         let command = self.far.command_line();
         let command = cache.as_ref().map_or(command.clone(), |cache| cache.or_sent(&command));
         let far = self.far.clone();
         let shell = &far.shell;
         let begin = clock::now();
-        let mut process = shell.run(&command)?;
+        let mut process = shell.run_telling(&command)?;
         let stdout = process.stdout.take().expect("standard output is piped");
         let stdin = process.stdin.take().expect("standard input is piped");
         let sent = (&stdin).write_all(&FarProgram::bootstrap(task, self.family));
         let cannot_start = |cause| ConnectError::Start { command: shell.command().to_owned(), cause };
         let deadline = begin + GREETING_TIMEOUT;
         let mut output = PatientReader::new(&stdout, &self.stop, deadline).map_err(cannot_start)?;
-        let preamble = far.await_marker(&mut output, &mut process, || {})?;
+        let number = process.id();
+        let preamble = far.await_marker(&mut output, &mut process, || {
+            let seen = processes::network(number).and_then(seen_by);
+            let login = LoginProperties::of((clock::now() - begin) * ROUND_TRIPS / ROUND_TRIPS_TO_LOG_IN, seen);
+            tracing::debug!(host = shell.host(), ?login, "let in");
+            if login.unattended {
+                logged_in(login);
+            }
+        })?;
         preamble.notice(shell.host()).into_iter().for_each(|text| (self.events)(Event::Notice { text }));
         if let Some(found) = preamble.found {
             self.far.program = Program::started(found, cache.as_ref());
@@ -257,12 +288,10 @@ impl Starter {
                 let link = stdio_link(stdout, stdin, shell.host(), Some(DEAD_AFTER)).map_err(cannot_start)?;
                 let Link { outlet, inlet, control } = link;
                 let (writer, end) = MessageWriter::start(outlet, &control).map_err(cannot_start)?;
-                let network = process.network();
-                let seen = network.and_then(|(stream, logins)| Some((icdc_tcp::info(&stream).ok()?.min_rtt, logins)));
-                let login = LoginProperties::of(took, seen);
+                let login = LoginProperties::of(took, process.network().and_then(seen_by));
                 tracing::debug!(host = shell.host(), %took, ?login, "logged in");
                 let (key, running) = (PublicKey::from_bytes(key), Running(process));
-                Ok(Started { writer, inlet, control, end, key, features, port, running, login })
+                Ok(Started { writer, inlet, control, end, key, features, port, running, login, took })
             }
             (Ok(Message::Refused(refusal)), _) => {
                 Err(ConnectError::FarEndRefused { host: shell.host().to_owned(), reason: refusal.reason })
@@ -279,6 +308,11 @@ impl Starter {
             (Err(_), Err(error)) => Err(far.failed(format!("write: {error}"), process.last_stderr())),
         }
     }
+}
+
+/// Round-trip time of ssh's connection, and the number of chained logins over it; `None` if the kernel does not tell.
+fn seen_by((connection, logins): (TcpStream, u64)) -> Option<(Span, u64)> {
+    Some((icdc_tcp::info(&connection).ok()?.min_rtt, logins))
 }
 
 /// Cache of the programs that an earlier run may have put on the far side; `None` if they cannot
@@ -303,6 +337,11 @@ struct Current {
     routes: Routes,
     /// Route that worked before; `None` until one has.
     route: Option<Route>,
+    login: LoginProperties,
+    /// Time that the login took.
+    took: Span,
+    /// Number of connections that were to be begun.
+    connections: u8,
 }
 
 impl Drop for Current {
@@ -344,7 +383,9 @@ impl SshFar {
             let current = self.current.as_mut().expect("it was started above");
             match current.routes.first(current.route) {
                 Ok((link, route)) => {
-                    current.route = Some(route);
+                    if current.route.replace(route).is_none() {
+                        self.keep_route(Some(route));
+                    }
                     return Ok(link);
                 }
                 Err(error)
@@ -354,6 +395,9 @@ impl SshFar {
                 Err(error) => {
                     // Next time the other one may be open.
                     current.route = None;
+                    if !self.starter.stop.is_requested() {
+                        self.keep_route(None);
+                    }
                     return Err(error);
                 }
             }
@@ -397,39 +441,94 @@ impl SshFar {
         current.and_then(|Current { routes, route, .. }| Some(routes.least_connections((*route)?))).unwrap_or(1)
     }
 
-    /// Starts a new far end, with a new key of this end, and ends the previous one.
+    /// Starts a new far end, with a new key of this end, and ends the previous one. Where ssh most likely carries the data,
+    /// its logins begin as soon as the first one has succeeded.
     fn start(&mut self) -> Result<(), ConnectError> {
         self.current = None;
         let identity = Identity::generate();
-        let Started { writer, inlet, end, key, port, running, login, .. } =
-            self.starter.start_to_serve(identity.public())?;
-        let host = self.starter.host_name()?;
+        let host = self.starter.configured_host()?;
+        let known = self.known_route();
+        let expected = match &known {
+            Some(known) => Expected::Known(known.via),
+            None if host.is_indirect => Expected::JumpHost,
+            None => Expected::Nothing,
+        };
         let Starter { far, family, ports, via, egresses, events, stop, streams, limit, .. } = &self.starter;
-        let (family, via, egresses) = (*family, via.clone(), egresses.clone());
-        let LoginProperties { round_trip, channel, unattended } = login;
-        let connections = streams.unwrap_or_else(|| needed_for(channel, round_trip, None, *limit));
-        let expected = PlannedLogins { connections, unattended };
-        let forwarder = Forwarder::new(far.clone(), port, family, expected, events);
-        let back = Back::new(&host, *ports, family, writer, inlet);
-        let (identity, events, stop) = (Arc::new(identity), Arc::clone(events), stop.clone());
+        let (family, ports, via, egresses) = (*family, *ports, via.clone(), egresses.clone());
+        let (events, stop) = (Arc::clone(events), stop.clone());
+        let by_path = {
+            let (streams, limit) = (*streams, *limit);
+            move |login: LoginProperties| {
+                streams.unwrap_or_else(|| needed_for(login.channel, login.round_trip, None, limit))
+            }
+        };
+        let by_ssh = match via {
+            Via::Ssh => true,
+            Via::Auto => matches!(expected, Expected::Known(Route::Ssh) | Expected::JumpHost),
+            Via::Direct | Via::Back | Via::Proxy(_) => false,
+        };
+        // Of a program that has to be sent first, nothing can be started yet.
+        let may_begin = by_ssh && !self.starter.send_self;
+        let forwarder = Forwarder::new(far.clone(), family, &events);
+        let mut begin_ahead = |login: LoginProperties| {
+            if may_begin {
+                let connections = known.as_ref().map_or_else(|| by_path(login), |known| known.connections);
+                forwarder.begin_ahead(connections);
+            }
+        };
+        let Started { writer, inlet, end, key, port, running, login, took, .. } =
+            self.starter.start_to_serve_beside(identity.public(), &mut begin_ahead)?;
+        let connections = by_path(login);
+        let planned = PlannedLogins { connections, unattended: login.unattended };
+        let forwarder = forwarder.to(self.starter.far.clone(), port, planned);
+        let back = Back::new(&host.name, ports, family, writer, inlet);
         let ahead = Ahead::new(self.need, &egresses);
         let routes = Routes {
-            host,
+            host: host.name,
             port,
             key,
-            identity,
+            identity: Arc::new(identity),
             family,
             via,
             egresses,
-            round_trip,
+            round_trip: login.round_trip,
+            expected,
             back,
             forwarder,
             ahead,
             events,
             stop,
         };
-        self.current = Some(Current { _end: end, running, routes, route: None });
+        self.current = Some(Current { _end: end, running, routes, route: None, login, took, connections });
         Ok(())
+    }
+
+    /// Route to this host that an earlier run has left; `None` also where ssh is replaced by another program.
+    fn known_route(&self) -> Option<KnownRoute> {
+        let shell = &self.starter.far.shell;
+        let may_recall = shell.is_openssh() && self.starter.via == Via::Auto;
+        may_recall.then(|| known_routes::recall(shell.host(), &known_routes::digest_of(shell.command()))).flatten()
+    }
+
+    /// Keeps the route that works, or that none does, for later runs.
+    fn keep_route(&self, outcome: Option<Route>) {
+        let (shell, Some(current)) = (&self.starter.far.shell, &self.current) else { return };
+        if !shell.is_openssh() || self.starter.via != Via::Auto {
+            return;
+        }
+        let ssh = known_routes::digest_of(shell.command());
+        match outcome {
+            Some(via) => known_routes::remember(KnownRoute {
+                host: shell.host().to_owned(),
+                ssh,
+                via,
+                connections: current.connections,
+                login_ms: current.took.as_millis(),
+                unattended: current.login.unattended,
+                seen: seconds_since_1970(),
+            }),
+            None => known_routes::forget(shell.host(), &ssh),
+        }
     }
 }
 

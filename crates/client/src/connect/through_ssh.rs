@@ -17,7 +17,8 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use icdc_link::{Carrier, Forwarded, SharedPacer};
 use icdc_protocol::Message;
@@ -59,21 +60,39 @@ pub(super) struct PlannedLogins {
     pub(super) unattended: bool,
 }
 
-/// Makes data connections through ssh to the port of a far end that is running, each by a login of
-/// its own.
+/// Makes data connections through ssh to the port of a far end, each by a login of its own.
 #[derive(Clone)]
 pub(super) struct Forwarder {
     opener: Opener,
     pool: Arc<Pool<Result<Carrier, ConnectError>>>,
     planned: PlannedLogins,
+    /// Whether logins were begun before the far end has answered, for its first session.
+    is_ahead: Arc<AtomicBool>,
 }
 
 impl Forwarder {
-    /// Forwarder to the far end that listens on `port` of the host of `far`; nothing is begun yet.
-    pub(super) fn new(far: FarProgram, port: u16, family: Family, planned: PlannedLogins, events: &EventSink) -> Self {
+    /// Forwarder to a far end on the host of `far` that has not answered yet; nothing is begun.
+    pub(super) fn new(far: FarProgram, family: Family, events: &EventSink) -> Self {
+        let port = Arc::default();
         let opener =
             Opener { far, port, family, logins: Arc::default(), pacer: Arc::default(), events: Arc::clone(events) };
-        Self { opener, pool: Arc::default(), planned }
+        let planned = PlannedLogins { connections: 1, unattended: false };
+        Self { opener, pool: Arc::default(), planned, is_ahead: Arc::default() }
+    }
+
+    /// The same to the far end, started by the program of `far`, which has answered that it listens on `port`: the logins
+    /// that were begun go on to it.
+    pub(super) fn to(mut self, far: FarProgram, port: u16, planned: PlannedLogins) -> Self {
+        self.opener.port.set(port);
+        (self.opener.far, self.planned) = (far, planned);
+        self
+    }
+
+    /// Begins logins before the far end has answered. They log in and start the program there, and wait for its port.
+    pub(super) fn begin_ahead(&self, connections: u8) {
+        if !self.is_ahead.swap(true, Ordering::Relaxed) {
+            self.begin(connections);
+        }
     }
 
     /// Begins the logins that this route would need, if they are not going to ask the user.
@@ -111,9 +130,12 @@ impl Forwarder {
         self.pool.take(self.work(), stop).unwrap_or(Err(ConnectError::Interrupted))
     }
 
-    /// Prepares for another session: ends the logins that were begun for the previous one, and
-    /// forgets its failures.
+    /// Prepares for a session: ends the logins that were begun for the previous one, and forgets its
+    /// failures.
     pub(super) fn begin_anew(&self) {
+        if self.is_ahead.swap(false, Ordering::Relaxed) {
+            return;
+        }
         self.pool.end();
         self.opener.logins.forget_failures();
     }
@@ -126,7 +148,7 @@ impl Forwarder {
     /// Maximum number of connections that can be made without a question to the user.
     pub(super) fn most_connections(&self) -> u8 {
         match self.opener.logins.login() {
-            Login::AsConfigured => 1,
+            Login::AsConfigured | Login::Telling => 1,
             Login::Shared => MOST_SHARED,
             Login::OfItsOwn => MAX_STREAMS,
         }
@@ -149,12 +171,48 @@ impl Forwarder {
     }
 }
 
+/// TCP port where a far end listens, which is known once it has answered.
+#[derive(Default)]
+struct FarPort {
+    port: Mutex<Option<u16>>,
+    known: Condvar,
+}
+
+impl FarPort {
+    fn set(&self, port: u16) {
+        *self.lock() = Some(port);
+        self.known.notify_all();
+    }
+
+    fn get(&self) -> Option<u16> {
+        *self.lock()
+    }
+
+    /// Waits until the port is known, or `stop` is requested.
+    fn wait(self: &Arc<Self>, stop: &StopSignal) -> Result<u16, ConnectError> {
+        let _woken = stop.while_waiting({
+            let port = Arc::clone(self);
+            move || {
+                // The lock is taken once so that a caller between its check and its wait is not missed.
+                drop(port.lock());
+                port.known.notify_all();
+            }
+        });
+        let is_unknown = |port: &mut Option<u16>| port.is_none() && !stop.is_requested();
+        let port = self.known.wait_while(self.lock(), is_unknown).unwrap_or_else(PoisonError::into_inner);
+        port.ok_or(ConnectError::Interrupted)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<u16>> {
+        self.port.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Opens data connections through ssh; each call opens one.
 #[derive(Clone)]
 struct Opener {
     far: FarProgram,
-    /// TCP port where the far end listens.
-    port: u16,
+    port: Arc<FarPort>,
     family: Family,
     logins: Arc<Logins>,
     pacer: Arc<SharedPacer>,
@@ -210,9 +268,10 @@ impl Opener {
         let shell = &self.far.shell;
         let (socket, mut process) = shell.run_on_socket(login, &self.far.command_line())?;
         let cannot_start = |cause| ConnectError::Start { command: shell.command().to_owned(), cause };
-        let task = FarTask::Forward { port: self.port };
         // A program that does not read it prints why, or ends.
-        let sent = (&socket).write_all(&FarProgram::bootstrap(task, self.family));
+        let send_task = |port| (&socket).write_all(&FarProgram::bootstrap(FarTask::Forward { port }, self.family));
+        let known = self.port.get();
+        let mut sent = known.map_or(Ok(()), send_task);
         let deadline = clock::now() + GREETING_TIMEOUT;
         let mut output = PatientReader::new(&socket, stop, deadline).map_err(cannot_start)?;
         let greeted = self.far.await_marker(&mut output, &mut process, logged_in);
@@ -220,6 +279,9 @@ impl Opener {
             process.give_up();
         }
         greeted?;
+        if known.is_none() {
+            sent = send_task(self.port.wait(stop)?);
+        }
         match read_message(&mut output) {
             Ok(Message::Listening(_)) => {}
             Ok(Message::Refused(refusal)) => {
@@ -314,7 +376,38 @@ mod tests {
         let stop = StopSignal::new();
         let shell = RemoteShell::new("cat; :", "host", Arc::new(|_: &str| {}), &stop).unwrap();
         let far = FarProgram { shell, program: Program::Searched };
-        Forwarder::new(far, 1, Family::Any, planned, &(Arc::new(|_| {}) as EventSink))
+        Forwarder::new(far.clone(), Family::Any, &(Arc::new(|_| {}) as EventSink)).to(far, 1, planned)
+    }
+
+    #[test]
+    fn logins_ahead_serve_the_first_session_and_no_other() {
+        let planned = PlannedLogins { connections: 4, unattended: true };
+        let forwarder = forwarder(planned);
+        forwarder.begin_ahead(3);
+        forwarder.begin_ahead(3);
+        forwarder.begin_anew();
+        forwarder.prepare();
+        assert_eq!(forwarder.pool.count(), 3);
+        forwarder.begin_anew();
+        assert_eq!(forwarder.pool.count(), 0);
+    }
+
+    #[test]
+    fn a_port_is_waited_for_until_it_is_known_or_nobody_needs_it() {
+        let (port, stop) = (Arc::new(FarPort::default()), StopSignal::new());
+        std::thread::scope(|scope| {
+            let waiters = [&stop, &StopSignal::new()].map(Clone::clone);
+            let waiting = waiters.map(|stop| {
+                let port = Arc::clone(&port);
+                scope.spawn(move || port.wait(&stop).ok())
+            });
+            stop.request();
+            let [stopped, other] = waiting;
+            assert_eq!(stopped.join().unwrap(), None);
+            port.set(7);
+            assert_eq!(other.join().unwrap(), Some(7));
+        });
+        assert_eq!(port.get(), Some(7));
     }
 
     #[test]

@@ -169,7 +169,7 @@ mod tests {
             match next {
                 Next::Send { index, .. } => growth.sent(index, block(index)),
                 Next::Compare { blocks } => {
-                    assert!(blocks.clone().all(|index| is_same(&growth, index)));
+                    assert!(blocks.clone().all(|index| is_same(growth, index)));
                     growth.compared(blocks.end);
                 }
                 Next::Wait | Next::End | Next::GiveUp => return steps,
