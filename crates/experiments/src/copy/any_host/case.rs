@@ -133,7 +133,7 @@ const SHORT_PAUSES: Pauses = Pauses { length: Span::from_millis(10), period: Spa
 const LONG_PAUSES: Pauses = Pauses { length: Span::from_millis(30), period: Span::from_secs(1) };
 
 /// All rows of the table of copies.
-pub(super) const ALL: [Case; 46] = [
+pub(super) const ALL: [Case; 48] = [
     STOCK,
     Case { name: "stock, loss 1e-6", required: "≤ 23 s", loss: 1e-6, ..STOCK },
     Case { name: "stock, loss 1e-4", required: "≤ 24 s", loss: 1e-4, many: true, ..STOCK },
@@ -149,6 +149,16 @@ pub(super) const ALL: [Case; 46] = [
     },
     Case { name: "port 22 only, ssh", required: "≤ 30 s", access: Access::Port22, many: true, ..STOCK },
     Case { name: "port 22 only, jump host", required: "≤ 32 s", access: Access::JumpHost, many: true, ..STOCK },
+    Case {
+        name: "port 22 only, ssh, known host", required: "≤ 24 s", access: Access::Port22, is_known: true, ..STOCK
+    },
+    Case {
+        name: "port 22 only, jump host, known host",
+        required: "≤ 28 s",
+        access: Access::JumpHost,
+        is_known: true,
+        ..STOCK
+    },
     Case { name: "5,000 files of 16 KiB, ssh", required: "≤ 7 s", access: Access::Ssh, load: Load::Tree, ..STOCK },
     Case { name: "root, 1 stream", required: UNKNOWN, streams: Some(1), ..ROOT },
     Case { name: "root, 4 streams", required: UNKNOWN, streams: Some(4), ..ROOT },
