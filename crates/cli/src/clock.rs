@@ -1,7 +1,8 @@
 //! The date, for reports, and how long something took.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
+pub(crate) use icdc_tuning::seconds_since_1970;
 use icdc_units::{Span, Time};
 use jiff::Timestamp;
 
@@ -10,14 +11,6 @@ use crate::copy::summary::counted;
 /// Present date and time in UTC as `2026-11-20 19:30 UTC`.
 pub(crate) fn utc_now() -> String {
     utc(seconds_since_1970())
-}
-
-/// Wall-clock time in whole seconds since 1970 (Unix time); 0 if the clock stands before
-/// that. For dates that are shown or stored, and for ages.
-pub(crate) fn seconds_since_1970() -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "it is told; nothing is decided by it")]
-    let now = SystemTime::now();
-    now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// A length of time in words, in the largest unit of which it has at least one: `3 days`.

@@ -2,7 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Seconds since the Unix epoch.
+/// Wall-clock time in whole seconds since 1970 (Unix time); 0 if the clock stands before that. For dates that are shown or
+/// stored, and for ages.
 #[must_use]
 pub fn seconds_since_1970() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "this is the clock adapter")]

@@ -50,7 +50,7 @@ const SLOW: f64 = 0.7;
 /// milliseconds.
 const COSTS: [(f64, f64); 8] =
     [(0.0, 0.5), (1e3, 0.14), (4e3, 0.12), (16e3, 0.1), (64e3, 0.07), (256e3, 0.04), (1e6, 0.02), (4e6, 0.01)];
-/// The same where the path limits: small files travel many to a block.
+/// Costs of a file in bytes where the path limits: none, as small files travel many to a block.
 const NO_COST: [(f64, f64); 1] = [(0.0, 1.0)];
 /// Shares of the weight that lie below the bounds.
 const QUANTILES: [f64; 3] = [0.1, 0.5, 0.9];

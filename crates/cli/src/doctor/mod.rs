@@ -6,7 +6,7 @@
 //! | `examination` | what was found and done |
 //! | `path` | the runs over the path |
 //! | `paths`, `routes` | what is remembered of paths, and of routes to hosts |
-//! | `table` | the table of either |
+//! | `known` | the table of either, and the error for a broken file |
 //! | `show` | lines for people |
 //! | `json` | the object for programs |
 //!
@@ -14,12 +14,12 @@
 
 mod examination;
 mod json;
+mod known;
 mod path;
 mod paths;
 mod plan;
 mod routes;
 mod show;
-mod table;
 
 use std::path::Path;
 

@@ -11,9 +11,9 @@ use icdc_tuning::known_paths;
 use icdc_units::Prefix;
 use serde_json::{Value, json};
 
+use super::known::{table, unreadable};
 use super::plan::PathsTask;
 use super::routes::{self, RoutesReport};
-use super::table::table;
 use crate::clock::{self, age};
 use crate::console::Console;
 use crate::copy::summary::counted;
@@ -75,9 +75,7 @@ struct Shown {
 
 /// Reads all known paths from the file.
 fn show(file: PathBuf) -> anyhow::Result<PathsReport> {
-    let known = known_paths::read(&file).with_context(|| {
-        format!("{} cannot be read (`icdc doctor --paths --clear` makes a broken one anew)", file.display())
-    })?;
+    let known = known_paths::read(&file).with_context(|| unreadable(&file))?;
     // Without them, nothing is said of addresses that are gone.
     let interfaces = facts::addresses().ok();
     let now = clock::seconds_since_1970();

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use icdc_client::known_routes::{self, KnownRoute, OLDEST};
 use serde_json::{Value, json};
 
-use super::table::table;
+use super::known::{table, unreadable};
 use crate::clock::{self, age};
 use crate::copy::summary::counted;
 
@@ -28,9 +28,7 @@ pub(super) enum RoutesReport {
 /// There is no home, or the file cannot be read.
 pub(super) fn show() -> anyhow::Result<RoutesReport> {
     let file = file()?;
-    let known = known_routes::read(&file).with_context(|| {
-        format!("{} cannot be read (`icdc doctor --paths --clear` makes a broken one anew)", file.display())
-    })?;
+    let known = known_routes::read(&file).with_context(|| unreadable(&file))?;
     Ok(RoutesReport::Known { file, routes: known.iter().cloned().collect(), now: clock::seconds_since_1970() })
 }
 

@@ -76,12 +76,7 @@ fn data_goes_directly_where_that_works() {
 #[test]
 fn where_a_firewall_passes_only_ssh_data_goes_through_ssh() {
     let site = Site::new();
-    let Some(hosts) = Pair::new() else { return };
-    if !has_program("nft") {
-        return skip("a firewall needs nftables");
-    }
-    let address = hosts.far.address();
-    let Some(sshd) = Sshd::start_on(&site, "", address, 22, |command| hosts.far.run(&command)) else { return };
+    let Some((hosts, sshd)) = Sshd::beyond_firewalls(&site) else { return };
     hosts.far.firewall(FIREWALL);
     let tree = data::tree(&site.path("tree"), 5, &shape());
     let far = |name: &str| format!("far:{}", site.path(name).display());
@@ -131,12 +126,7 @@ fn known_routes(site: &Site) -> Vec<String> {
 #[test]
 fn the_route_that_has_worked_is_tried_first_and_a_better_one_is_still_found() {
     let site = Site::new();
-    let Some(hosts) = Pair::new() else { return };
-    if !has_program("nft") {
-        return skip("a firewall needs nftables");
-    }
-    let address = hosts.far.address();
-    let Some(sshd) = Sshd::start_on(&site, "", address, 22, |command| hosts.far.run(&command)) else { return };
+    let Some((hosts, sshd)) = Sshd::beyond_firewalls(&site) else { return };
     data::file(&site.path("file"), 9 * MIB, 3);
     let destination = format!("far:{}", site.path("copy").display());
     let copy = || {
@@ -460,12 +450,7 @@ fn the_far_end_connects_back_where_the_user_says_so() {
 #[test]
 fn where_a_firewall_keeps_connections_from_the_far_side_it_connects_back() {
     let site = Site::new();
-    let Some(hosts) = Pair::new() else { return };
-    if !has_program("nft") {
-        return skip("a firewall needs nftables");
-    }
-    let address = hosts.far.address();
-    let Some(sshd) = Sshd::start_on(&site, "", address, 22, |command| hosts.far.run(&command)) else { return };
+    let Some((hosts, sshd)) = Sshd::beyond_firewalls(&site) else { return };
     succeed(hosts.far.command("nft").arg(ONE_WAY));
     let tree = data::tree(&site.path("tree"), 5, &shape());
     let far = |name: &str| format!("far:{}", site.path(name).display());
@@ -490,7 +475,8 @@ fn where_a_firewall_keeps_connections_from_the_far_side_it_connects_back() {
         ["--ssh", &sshd.command, "--streams", "2", "--rate", "80mbit", "--retry-for", "60s", "file", &far("copy")];
     let run = hosts.near.run(&site.copy(&words)).start();
     assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
-    let killed = hosts.near.command("ss").args(["-K", "-H", "-t", "dst", address, "dport", "!=", ":22"]).output();
+    let killed =
+        hosts.near.command("ss").args(["-K", "-H", "-t", "dst", hosts.far.address(), "dport", "!=", ":22"]).output();
     if killed.is_ok_and(|output| output.status.success() && !output.stdout.is_empty()) {
         let ended = run.finish().expect_code(0);
         assert_eq!(ended.all("reconnecting").count(), 1, "{ended}");

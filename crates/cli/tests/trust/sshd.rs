@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::support::daemon::free_port;
+use crate::support::network::Pair;
 use crate::support::process::eventually;
 use crate::support::{HERE, Site, has_program, is_root, skip, succeed};
 
@@ -20,6 +21,17 @@ impl Sshd {
     /// On this host, with further lines of its configuration.
     pub(crate) fn start(site: &Site, lines: &str) -> Option<Self> {
         Self::start_on(site, lines, HERE, free_port(), |command| command)
+    }
+
+    /// At port 22 of the far one of two hosts that can have firewalls.
+    pub(crate) fn beyond_firewalls(site: &Site) -> Option<(Pair, Self)> {
+        let hosts = Pair::new()?;
+        if !has_program("nft") {
+            skip("a firewall needs nftables");
+            return None;
+        }
+        let sshd = Self::start_on(site, "", hosts.far.address(), 22, |command| hosts.far.run(&command))?;
+        Some((hosts, sshd))
     }
 
     /// At this address and port; `on` makes the server run where that is.

@@ -26,7 +26,7 @@ pub(super) struct Delays {
     pub(super) patience: Span,
 }
 
-/// What is known of the host's routes before they are tried.
+/// Knowledge of a host's routes before they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
     /// Nothing.
@@ -81,7 +81,7 @@ impl Race {
         Self { delays, begin: now, expected, is_prepared: false, handshake: None, states }
     }
 
-    /// Handles that the port has accepted a connection, after this time.
+    /// Handles that the port has accepted a connection, and has `patience` for its handshake.
     pub(super) fn answered(&mut self, now: Time, patience: Span) {
         self.handshake = Some(now + patience);
     }

@@ -55,7 +55,7 @@ const CONFIGURATION_TIMEOUT: Span = Span::from_secs(20);
 pub(super) enum Login {
     /// Login as the user's configuration says, which may ask for a password.
     AsConfigured,
-    /// The same, which tells when it has succeeded ([`LOGGED_IN`]).
+    /// [`Self::AsConfigured`], with the line [`LOGGED_IN`] when it has succeeded.
     Telling,
     /// Login by a new connection, without a question to the user.
     OfItsOwn,
@@ -282,7 +282,7 @@ impl RemoteShell {
         })
     }
 
-    /// How OpenSSH's configuration (`ssh -G`) reaches the host: the host as the user wrote it where there is none.
+    /// The host as OpenSSH's configuration (`ssh -G`) reaches it, or as the user wrote it where there is none.
     ///
     /// # Errors
     /// See [`ConnectError`].

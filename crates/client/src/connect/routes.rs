@@ -79,7 +79,7 @@ pub(super) struct Routes {
     pub(super) egresses: Egresses,
     /// Round-trip time to the host, as the login measured it.
     pub(super) round_trip: Span,
-    /// What is known of the routes before they are tried.
+    /// Knowledge of the routes before they are tried.
     pub(super) expected: Expected,
     pub(super) back: Back,
     pub(super) forwarder: Forwarder,
@@ -201,9 +201,7 @@ impl Routes {
         let (tell, outcomes) = bounded(results.len());
         for (route, _) in &results {
             let route = *route;
-            let tell = tell.clone();
-            let tell = move |route, outcome| drop(tell.send((route, outcome)));
-            self.attempt(route, &over, tell, move |routes, over| match (route, &routes.via) {
+            self.attempt(route, &over, &tell, move |routes, over| match (route, &routes.via) {
                 (Route::Relay | Route::Socks5, Via::Proxy(proxy)) => routes.by_proxy(proxy, over),
                 (Route::Direct, _) => routes.direct(over),
                 (route, _) => routes.first_by(route, over),
@@ -214,7 +212,7 @@ impl Routes {
         for (_, obstacle) in &mut results {
             *obstacle = Some(format!("it did not work within {MOST_TRIAL}"));
         }
-        while let Ok((route, outcome)) = outcomes.recv_timeout((deadline - clock::now()).into()) {
+        while let Ok(Report::Outcome(route, outcome)) = outcomes.recv_timeout((deadline - clock::now()).into()) {
             if let Some((_, obstacle)) = results.iter_mut().find(|(tried, _)| *tried == route) {
                 *obstacle = outcome.err().map(|error| error.in_short());
             }
@@ -309,25 +307,22 @@ impl Routes {
 
     /// Tries a route on a thread of its own, and reports how it goes.
     fn begin(&self, route: Route, over: &StopSignal, tell: &Sender<Report>) {
-        let reporting = tell.clone();
-        let outcome = |tell: &Sender<Report>| {
-            let tell = tell.clone();
-            move |route, outcome| drop(tell.send(Report::Outcome(route, outcome)))
-        };
         match route {
-            Route::Direct => self.attempt(route, over, outcome(tell), move |routes, stop| {
-                let begin = clock::now();
-                let carrier = routes.carrier(Route::Direct, 0, stop)?;
-                let _ = reporting.send(Report::Answered(clock::now() - begin));
-                routes.first_over(carrier, Route::Direct, stop)
-            }),
-            Route::Back => self.attempt(route, over, outcome(tell), Self::connect_back),
-            _ => self.attempt(route, over, outcome(tell), Self::through_ssh),
+            Route::Direct => {
+                let answered = tell.clone();
+                self.attempt(route, over, tell, move |routes, stop| {
+                    let begin = clock::now();
+                    let carrier = routes.carrier(Route::Direct, 0, stop)?;
+                    let _ = answered.send(Report::Answered(clock::now() - begin));
+                    routes.first_over(carrier, Route::Direct, stop)
+                });
+            }
+            Route::Back => self.attempt(route, over, tell, Self::connect_back),
+            _ => self.attempt(route, over, tell, Self::through_ssh),
         }
     }
 
-    /// Reason why the route that was taken was preferred to the port; empty for the port. `direct` is the time that the
-    /// port had, and whether that is over.
+    /// Reason why the route that was taken was preferred to the port, which had `patience`; empty for the port.
     fn reason(
         &self,
         route: Route,
@@ -363,19 +358,19 @@ impl Routes {
         ConnectError::NoRoute { host: self.host.clone(), port: self.port, reasons }
     }
 
-    /// Tries a route on a thread of its own, by `link`, and passes the outcome to `tell`. A link
+    /// Tries a route on a thread of its own, by `link`, and sends the outcome to `tell`. A link
     /// that comes too late is dropped at once.
     fn attempt(
         &self,
         route: Route,
         over: &StopSignal,
-        tell: impl Fn(Route, Result<Link, ConnectError>) + Clone + Send + 'static,
+        tell: &Sender<Report>,
         link: impl FnOnce(&Self, &StopSignal) -> Result<Link, ConnectError> + Send + 'static,
     ) {
-        let (routes, over, not_started) = (self.clone(), over.clone(), tell.clone());
-        let attempt = move || tell(route, link(&routes, &over));
+        let (routes, over, telling) = (self.clone(), over.clone(), tell.clone());
+        let attempt = move || drop(telling.send(Report::Outcome(route, link(&routes, &over))));
         if let Err(error) = start("route", attempt) {
-            not_started(route, Err(error.into()));
+            let _ = tell.send(Report::Outcome(route, Err(error.into())));
         }
     }
 
@@ -448,7 +443,7 @@ impl Routes {
     }
 }
 
-/// What is told of an attempt.
+/// Report of an attempt at a route.
 enum Report {
     /// The port has accepted a connection, after this time.
     Answered(Span),

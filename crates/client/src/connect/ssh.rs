@@ -192,8 +192,8 @@ impl Starter {
         self.start_to_serve_beside(peer, &mut |_| {})
     }
 
-    /// The same; calls `logged_in` with what the login has shown once ssh has logged in without a question, before the far
-    /// end answers.
+    /// [`Self::start_to_serve`] that calls `logged_in` with what the login has shown once ssh has logged in without a
+    /// question, before the far end answers.
     fn start_to_serve_beside(
         &mut self,
         peer: PublicKey,

@@ -80,8 +80,8 @@ impl Forwarder {
         Self { opener, pool: Arc::default(), planned, is_ahead: Arc::default() }
     }
 
-    /// The same to the far end, started by the program of `far`, which has answered that it listens on `port`: the logins
-    /// that were begun go on to it.
+    /// This forwarder to the far end that has answered: the program of `far` has started it, and it listens on `port`. The
+    /// logins that were begun go on to it.
     pub(super) fn to(mut self, far: FarProgram, port: u16, planned: PlannedLogins) -> Self {
         self.opener.port.set(port);
         (self.opener.far, self.planned) = (far, planned);

@@ -11,7 +11,7 @@ use twox_hash::XxHash3_128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fingerprint(u128);
 
-/// What makes fingerprints that can be compared with each other.
+/// Maker of fingerprints that can be compared with each other: they have one seed.
 #[derive(Debug)]
 pub(super) struct Fingerprints {
     seed: u64,

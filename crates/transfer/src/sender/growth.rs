@@ -40,7 +40,7 @@ pub(super) struct Growth {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentBlock {
     pub(super) value: Digest,
-    /// What it was, to be compared with what it is later.
+    /// Fingerprint of what was sent, to be compared with what the block is later.
     pub(super) fingerprint: Fingerprint,
 }
 

@@ -1,4 +1,11 @@
-//! A table of what is remembered, as lines of text.
+//! Files of known paths and of known routes, as both are shown: as a table, or as an error where one is broken.
+
+use std::path::Path;
+
+/// Context of an error for a file of what is known that cannot be read.
+pub(super) fn unreadable(file: &Path) -> String {
+    format!("{} cannot be read (`icdc doctor --paths --clear` makes a broken one anew)", file.display())
+}
 
 /// Lines of a table, with columns as wide as what stands in them.
 pub(super) fn table<const COLUMNS: usize>(headings: &[&str; COLUMNS], rows: &[[String; COLUMNS]]) -> Vec<String> {
