@@ -440,7 +440,11 @@ impl Bundle {
     fn share_out(&mut self, most: Option<Rate>) -> Vec<(Number, Option<Rate>)> {
         let total = lowest(self.total(), most);
         let is_climb = matches!(self.phase, Phase::Climb(_));
-        let usable = |known: &MemberState| known.demand.most(known.window()).filter(|_| !is_climb);
+        // What is carried in CLIMB doubles with each round trip, and shows nothing of what a member can use.
+        let usable = |known: &MemberState| match is_climb {
+            true => Demand::default().most(known.window()),
+            false => known.demand.most(known.window()),
+        };
         let demands: Vec<Option<Rate>> = self.members.values().map(usable).collect();
         let shares = match total {
             Some(total) => shares::of(total, &demands).into_iter().map(Some).collect(),

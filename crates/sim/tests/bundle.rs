@@ -201,48 +201,60 @@ const NEAR: Path = Path { rtt: Span::from_millis(50), queue: 6_250_000, ..LONG }
 /// What a single CUBIC connection of another host needs to fill path and queue.
 const AMPLE: ByteCount = ByteCount::from_mib(24);
 
-fn late(flow: Flow, seconds: u64) -> Flow {
-    Flow { start: Span::from_secs(seconds), ..flow }
+/// Numbers of the trials of a competition. How it ends depends on the phase in which the bundle meets the other's windows, so
+/// a single trial tells little.
+const TRIALS: std::ops::Range<u64> = 0..6;
+
+fn late(flow: Flow, trial: u64) -> Flow {
+    Flow { start: Span::from_millis(5000 + 37 * trial), ..flow }
 }
 
 /// `count` members from the fifth second on, and as many as the bundle asks for, up to 64.
-fn as_many_as_it_needs(count: usize) -> Vec<Flow> {
+fn as_many_as_it_needs(count: usize, trial: u64) -> Vec<Flow> {
     let spare = Flow { is_spare: true, ..members(1, AMPLE, &[])[0].clone() };
-    let first = members(count, AMPLE, &[]).into_iter().map(|flow| late(flow, 5));
+    let first = members(count, AMPLE, &[]).into_iter().map(|flow| late(flow, trial));
     first.chain(vec![spare; 64 - count]).collect()
+}
+
+fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let values: Vec<f64> = values.into_iter().collect();
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 #[test]
 fn beside_a_cubic_connection_that_was_there_before_a_bundle_gets_half() {
     for count in [1, 4, 16] {
-        let seen = NEAR.run(as_many_as_it_needs(count), vec![cubic(AMPLE)]);
-        let (ours, theirs) = seen.between(10, 40);
-        // Four leave CUBIC least: a little more than a third.
-        assert!(ours > 0.42 && theirs > 0.36, "{count}: {ours} {theirs}");
+        let trial = |trial| NEAR.run(as_many_as_it_needs(count, trial), vec![cubic(AMPLE)]).between(10, 40);
+        let shares: Vec<(f64, f64)> = TRIALS.map(trial).collect();
+        let [ours, theirs] = [mean(shares.iter().map(|share| share.0)), mean(shares.iter().map(|share| share.1))];
+        assert!(ours > 0.4 && theirs > 0.4, "{count}: {ours} {theirs}: {shares:?}");
+        assert!(shares.iter().all(|(ours, theirs)| *ours > 0.3 && *theirs > 0.25), "{count}: {shares:?}");
     }
 }
 
-/// What a bundle of so many has in the seconds after a CUBIC connection has ended, and from 16 s after that on.
-fn after_the_other_has_ended(count: usize) -> [f64; 2] {
+/// What a bundle of so many has in the seconds after a CUBIC connection has ended, and from 16 s after that on, in each trial.
+fn after_the_other_has_ended(count: usize) -> Vec<[f64; 2]> {
     let ends = Flow { stop: Some(Span::from_secs(20)), ..cubic(AMPLE) };
-    let seen = NEAR.run(as_many_as_it_needs(count), vec![ends]);
-    [seen.between(22, 27).0, seen.between(36, 40).0]
+    let trial = |trial| NEAR.run(as_many_as_it_needs(count, trial), vec![ends.clone()]);
+    TRIALS.map(trial).map(|seen| [seen.between(22, 27).0, seen.between(36, 40).0]).collect()
 }
 
 #[test]
 fn when_the_other_connection_ends_a_bundle_takes_all() {
     for count in [1, 4] {
         let shares = after_the_other_has_ended(count);
-        assert!(shares.iter().all(|share| *share > 0.9), "{count}: {shares:?}");
+        assert!(shares.iter().all(|[soon, later]| *soon > 0.38 && *later > 0.8), "{count}: {shares:?}");
+        assert!(mean(shares.iter().map(|[_, later]| *later)) > 0.93, "{count}: {shares:?}");
     }
 }
 
 /// With 16 it asks for 64. In this world those let go at one time, and the queue that this makes, 3.5 ms, looks like others':
-/// the bundle keeps its half until it measures anew.
+/// in some trials the bundle keeps its half until it measures anew.
 #[test]
 fn when_the_other_connection_ends_a_bundle_that_asked_for_more_keeps_at_least_its_half() {
     let shares = after_the_other_has_ended(16);
-    assert!(shares.iter().all(|share| *share > 0.4), "{shares:?}");
+    assert!(shares.iter().flatten().all(|share| *share > 0.33), "{shares:?}");
+    assert!(mean(shares.iter().map(|[_, later]| *later)) > 0.8, "{shares:?}");
 }
 
 #[test]
@@ -267,10 +279,14 @@ fn beside_others_of_a_rate_of_their_own_a_bundle_takes_what_they_leave() {
 #[test]
 fn beside_others_that_come_and_go_a_bundle_takes_what_they_leave() {
     for (mbit, least) in [(300, 0.86), (500, 0.81), (600, 0.78)] {
-        let seen = COMING_AND_GOING.run(members(15, STOCK, &[]), vec![comes_and_goes(mbit)]);
-        let (ours, theirs) = seen.between(20, 55);
-        let share = ours / (1.0 - theirs);
-        assert!(share > least, "{mbit} Mbit/s: {ours} beside {theirs}");
+        let shares = TRIALS.take(3).map(|trial| {
+            let start = Span::from_millis(50 * trial);
+            let members = members(15, STOCK, &[]).into_iter().map(|flow| Flow { start, ..flow }).collect();
+            let (ours, theirs) = COMING_AND_GOING.run(members, vec![comes_and_goes(mbit)]).between(20, 55);
+            ours / (1.0 - theirs)
+        });
+        let share = mean(shares);
+        assert!(share > least, "{mbit} Mbit/s: {share}");
     }
 }
 
@@ -278,7 +294,7 @@ fn beside_others_that_come_and_go_a_bundle_takes_what_they_leave() {
 fn beside_a_privileged_connection_neither_starves() {
     let root = || Flow::bulk(icdc_cc::find("icdc").unwrap(), ReceiveWindow::Tuned { most: AMPLE });
     for count in [1, 16] {
-        let seen = NEAR.run(as_many_as_it_needs(count), vec![root()]);
+        let seen = NEAR.run(as_many_as_it_needs(count, 0), vec![root()]);
         let (ours, theirs) = seen.between(10, 40);
         assert!(ours > 0.25 && theirs > 0.25, "{count}: {ours} {theirs}");
     }
@@ -300,7 +316,7 @@ fn in_the_background_hosts_that_pause_are_taken_for_no_others() {
 fn in_the_background_a_bundle_leaves_the_path_to_others() {
     for count in [1, 4] {
         let ends = Flow { start: Span::from_secs(10), stop: Some(Span::from_secs(25)), ..cubic(AMPLE) };
-        let members = as_many_as_it_needs(count).into_iter().map(|flow| Flow { background: true, ..flow }).collect();
+        let members = as_many_as_it_needs(count, 0).into_iter().map(|flow| Flow { background: true, ..flow }).collect();
         let seen = NEAR.run(members, vec![ends]);
         let [before, beside, after] = [(8, 10), (15, 25), (28, 38)].map(|(from, to)| seen.between(from, to));
         assert!(before.0 > 0.9, "{count}: alone {before:?}");

@@ -37,7 +37,7 @@ use super::race::Expected;
 use super::remote_shell::{ConfiguredHost, RemoteProcess, RemoteShell};
 use super::routes::Routes;
 use super::send_self::{self, Cache};
-use super::through_ssh::{Forwarder, PlannedLogins, channel, read_message};
+use super::through_ssh::{FEW, Forwarder, PlannedLogins, channel, read_message};
 use super::{Dial, Further};
 use crate::known_routes::{self, KnownRoute};
 use crate::options::{CopyOptions, Via};
@@ -54,6 +54,9 @@ const MOST_ROUND_TRIPS: u64 = 14;
 const COMPUTATION: Span = Span::from_millis(900);
 /// Time within which ssh exits after its far end has died.
 const EXIT_DETECTION: Span = Span::from_secs(3);
+/// Round-trip time from which logins are begun though the port may turn out to be open: where a login takes half a
+/// second.
+const LONG: Span = Span::from_millis(50);
 /// Time limit from a far end's marker line to its whole answer, for which it already has all
 /// input.
 const ANSWER_TIMEOUT: Span = DEAD_AFTER;
@@ -322,6 +325,14 @@ fn cache() -> Option<Cache> {
     Cache::of_this_program().inspect_err(not_read).ok()
 }
 
+/// Whether the data of a session will go through ssh, before its far end has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ThroughSsh {
+    Certainly,
+    Perhaps,
+    Never,
+}
+
 /// A far end that this end starts by ssh, and starts anew if it has ended; makes links to it.
 pub(crate) struct SshFar {
     starter: Starter,
@@ -442,7 +453,8 @@ impl SshFar {
     }
 
     /// Starts a new far end, with a new key of this end, and ends the previous one. Where ssh most likely carries the data,
-    /// its logins begin as soon as the first one has succeeded.
+    /// its logins begin as soon as the first one has succeeded, a few of them with it where it has worked before; a few begin
+    /// then as well where it is not known whether the port is open.
     fn start(&mut self) -> Result<(), ConnectError> {
         self.current = None;
         let identity = Identity::generate();
@@ -463,18 +475,26 @@ impl SshFar {
             }
         };
         let by_ssh = match via {
-            Via::Ssh => true,
-            Via::Auto => matches!(expected, Expected::Known(Route::Ssh) | Expected::JumpHost),
-            Via::Direct | Via::Back | Via::Proxy(_) => false,
+            // Of a program that has to be sent first, nothing can be started yet.
+            _ if self.starter.send_self => ThroughSsh::Never,
+            Via::Ssh => ThroughSsh::Certainly,
+            Via::Auto => match expected {
+                Expected::Known(Route::Ssh) | Expected::JumpHost => ThroughSsh::Certainly,
+                Expected::Nothing => ThroughSsh::Perhaps,
+                Expected::Known(_) => ThroughSsh::Never,
+            },
+            Via::Direct | Via::Back | Via::Proxy(_) => ThroughSsh::Never,
         };
-        // Of a program that has to be sent first, nothing can be started yet.
-        let may_begin = by_ssh && !self.starter.send_self;
         let forwarder = Forwarder::new(far.clone(), family, &events);
-        let mut begin_ahead = |login: LoginProperties| {
-            if may_begin {
-                let connections = known.as_ref().map_or_else(|| by_path(login), |known| known.connections);
-                forwarder.begin_ahead(connections);
+        if let (ThroughSsh::Certainly, Some(known)) = (by_ssh, known.as_ref().filter(|known| known.unattended)) {
+            forwarder.begin_ahead(known.connections.min(FEW));
+        }
+        let mut begin_ahead = |login: LoginProperties| match by_ssh {
+            ThroughSsh::Certainly => {
+                forwarder.begin_ahead(known.as_ref().map_or_else(|| by_path(login), |known| known.connections));
             }
+            ThroughSsh::Perhaps if login.round_trip >= LONG => forwarder.begin_ahead(by_path(login).min(FEW)),
+            ThroughSsh::Perhaps | ThroughSsh::Never => {}
         };
         let Started { writer, inlet, end, key, port, running, login, took, .. } =
             self.starter.start_to_serve_beside(identity.public(), &mut begin_ahead)?;

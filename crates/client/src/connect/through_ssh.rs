@@ -14,6 +14,9 @@
 //! many at once as a server accepts ([`logins`](super::logins)); the session opens over the first
 //! that is ready. Otherwise one login must succeed without a question before others begin. Logins
 //! that a server drops are tried again.
+//!
+//! A few may begin even before it is known that this route is taken ([`FEW`]): with the login that
+//! starts the far end, or as soon as that one has succeeded. They end if another route wins.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -43,6 +46,10 @@ use super::remote_shell::Login;
 const ATTEMPTS: u64 = 8;
 /// Pause before the second attempt; it grows with each.
 const PAUSE: Span = Span::from_millis(300);
+/// Number of logins that are begun where they may turn out to be in vain: the session can open over
+/// the first of them, and the others follow. A host that bans who fails to log in several times
+/// (fail2ban: 5 by default) sees no more failures than from a user who types a password.
+pub(super) const FEW: u8 = 3;
 /// Maximum number of connections over a login that is shared: a server lets one login have 10
 /// sessions by default (`MaxSessions`), and the far end is one of them.
 const MOST_SHARED: u8 = 8;
@@ -88,17 +95,17 @@ impl Forwarder {
         self
     }
 
-    /// Begins logins before the far end has answered. They log in and start the program there, and wait for its port.
+    /// Begins logins before the far end has answered, up to this number in all. They log in and start the program there,
+    /// and wait for its port.
     pub(super) fn begin_ahead(&self, connections: u8) {
-        if !self.is_ahead.swap(true, Ordering::Relaxed) {
-            self.begin(connections);
-        }
+        self.is_ahead.store(true, Ordering::Relaxed);
+        self.begin_up_to(connections);
     }
 
     /// Begins the logins that this route would need, if they are not going to ask the user.
     pub(super) fn prepare(&self) {
-        if self.planned.unattended && self.pool.count() == 0 {
-            self.begin(self.to_expect());
+        if self.planned.unattended {
+            self.begin_up_to(self.to_expect());
         }
     }
 
@@ -157,6 +164,12 @@ impl Forwarder {
     /// Number of connections to begin, at least 1.
     fn to_expect(&self) -> u8 {
         self.planned.connections.clamp(1, self.most_connections())
+    }
+
+    /// Begins logins until this number of them is running or ready to be taken.
+    fn begin_up_to(&self, connections: u8) {
+        let begun = u8::try_from(self.pool.count()).unwrap_or(u8::MAX);
+        self.begin(connections.saturating_sub(begun));
     }
 
     /// Begins logins for further connections on threads.
@@ -383,11 +396,12 @@ mod tests {
     fn logins_ahead_serve_the_first_session_and_no_other() {
         let planned = PlannedLogins { connections: 4, unattended: true };
         let forwarder = forwarder(planned);
-        forwarder.begin_ahead(3);
+        forwarder.begin_ahead(1);
         forwarder.begin_ahead(3);
         forwarder.begin_anew();
-        forwarder.prepare();
         assert_eq!(forwarder.pool.count(), 3);
+        forwarder.prepare();
+        assert_eq!(forwarder.pool.count(), 4);
         forwarder.begin_anew();
         assert_eq!(forwarder.pool.count(), 0);
     }

@@ -80,7 +80,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let cases = bench.wanted(cases, |case| case.name.to_owned())?;
     let most = cases.iter().map(Case::bytes).max().unwrap_or_default();
     let scratch = Scratch::on_disk(most * 2 + ByteCount::from_mib(64))?;
-    let settings = Settings::symmetric(path(RATE, ROUND_TRIP, QUEUE));
+    let settings = Settings { stock: true, ..Settings::symmetric(path(RATE, ROUND_TRIP, QUEUE)) };
     let mut followed = Vec::new();
     for case in &cases {
         (bench.say)(case.name);
