@@ -8,7 +8,7 @@
 //!  ceilings of user, key and   ─┘     Mode, Ceilings    ├─► a connection that delays the end is
 //!  disk, of which the user's may change                  │   retired
 //!                                                       └─► the pace has changed, and why
-//!  a frame that is queued ─────► Controller::place ───────► whole, or in parts at the end
+//!  a frame that is queued ─────► Controller::place ───────► whole, or in parts
 //!  a connection that is ready ─► Controller::takes ───────► whether it should take the frame
 //! ```
 //!
@@ -358,10 +358,18 @@ impl Controller {
         is_short && bundle.takes(number, frame, unsent.unwrap_or(ByteCount::MAX))
     }
 
+    /// Whether a connection with `on_the_way` bytes that were handed to it and have not arrived should leave the next part of
+    /// a block to others: what waits for its window would arrive sooner over another. False but in [`Mode::Bundle`].
+    #[must_use]
+    pub fn has_enough(&self, number: Number, on_the_way: ByteCount) -> bool {
+        matches!(&self.mode, Mode::Bundle(bundle) if bundle.has_enough(number, on_the_way))
+    }
+
     /// Decides whether a frame that is about to be queued goes whole over one connection or, as one
-    /// of the last blocks, in parts over any; counts it as queued.
+    /// of the last blocks or of a short transfer, in parts over any; counts it as queued.
     pub fn place(&mut self, frame: Frame) -> Placement {
-        self.last_blocks.place(frame, self.connections.len() as u64, self.setup.block)
+        let is_long = matches!(self.mode, Mode::Bundle(_));
+        self.last_blocks.place(frame, self.connections.len() as u64, is_long, self.setup.block)
     }
 
     /// Counts the payload of a frame that is queued whole for a retransmission.

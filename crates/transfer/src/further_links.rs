@@ -102,6 +102,11 @@ impl FurtherControls {
         self.lock().open.iter().map(|(number, control)| (*number, control.delivered())).collect()
     }
 
+    /// Payload bytes that have reached the peer's host over one connection; `None` if it is not in use.
+    pub(crate) fn delivered_by(&self, number: u8) -> Option<ByteCount> {
+        self.lock().open.get(&number).map(LinkControl::delivered)
+    }
+
     /// Payload bytes that have reached the peer's host over all connections after the first.
     pub(crate) fn delivered(&self) -> ByteCount {
         self.lock().all().map(LinkControl::delivered).sum()

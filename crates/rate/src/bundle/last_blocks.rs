@@ -21,6 +21,8 @@ const RECALL_ROUNDS: u64 = 3;
 /// 972bfc43). Chosen: no test fails at 2 and 6.
 const RETIREMENT_FACTOR: u64 = 3;
 
+/// Growth of a congestion window in a round trip of slow start.
+const GROWTH: u64 = 2;
 /// Round trips that a message may wait behind a frame of data: with a frame of 4 MiB on each of the
 /// connections, those of a stock receiver (3 MiB of each on the way) need less. Chosen; not varied.
 const WAITING_ROUNDS: u64 = 4;
@@ -64,6 +66,13 @@ impl Bundle {
             return true;
         }
         frame / known.most() <= (known.last.seen.least_rtt * WAITING_ROUNDS).max(SHORT_WAIT)
+    }
+
+    /// Whether a member with `on_the_way` bytes has enough to fill its congestion window, also when that has doubled in the
+    /// round trip to come; false for one that is not known.
+    #[must_use]
+    pub fn has_enough(&self, number: Number, on_the_way: ByteCount) -> bool {
+        self.members.get(&number).is_some_and(|known| on_the_way >= known.last.seen.window * GROWTH)
     }
 
     /// Sum of the greatest rates of these members, in bits per second.

@@ -173,3 +173,12 @@ fn none_of_many_that_are_all_slow_holds_up_the_end() {
     let late: Vec<_> = left.iter().map(|of| if of.number == 9 { *of } else { nothing(of) }).collect();
     assert_eq!(bundle.member_to_retire(&late, ByteCount::from_mib(1)), None, "a block takes any other as long");
 }
+
+#[test]
+fn a_member_whose_window_is_full_leaves_parts_to_others() {
+    let mut bundle = Bundle::default();
+    bundle.update(at(1), &[(0, member(at(1), 500, 300, 100))], None);
+    let enough = |bytes| bundle.has_enough(0, ByteCount::new(bytes));
+    assert_eq!([0, 199_999, 200_000].map(enough), [false, false, true], "a window of 100 kB doubles");
+    assert!(!bundle.has_enough(1, ByteCount::new(1 << 30)), "it may not have been seen yet");
+}

@@ -5,7 +5,9 @@
 //! nothing left to do: on average, half of the connections' time for a block is lost. The receiver
 //! fills a block of its ring for each block that is in flight in parts, so these are at most half
 //! of the ring. Where there is not a block for each connection before them, all blocks are sent
-//! whole: the more connections share a short path, the smaller their windows. Blocks that are read
+//! whole: the more connections share a short path, the smaller their windows. On a long path the
+//! windows of all connections have to grow first, and a transfer that has fewer blocks than there are
+//! connections goes in parts as a whole: ten packets of each leave at once. Blocks that are read
 //! for a retransmission are sent whole, too: parts of the first reading may still be in flight, and
 //! may have other contents.
 //!
@@ -14,7 +16,7 @@
 //! q    bytes queued before               p    blocks queued in parts before
 //! u    bytes of the transfer, less q     b    bytes of a block
 //!
-//! in parts:  n > 1,  q ≥ n·b,  p < r/2,  u ≤ b·min(n, r/2 − p)
+//! in parts:  n > 1,  p < r/2,  u ≤ b·min(n, r/2 − p),  and q ≥ n·b or, on a long path, q + u < n·b
 //! ```
 
 use icdc_units::ByteCount;
@@ -61,16 +63,18 @@ pub(super) struct LastBlocks {
 }
 
 impl LastBlocks {
-    /// Decides how a frame that is queued now is sent, for this number of connections and blocks of
-    /// this length, and counts it.
-    pub(super) fn place(&mut self, frame: Frame, connections: u64, block: ByteCount) -> Placement {
+    /// Decides how a frame that is queued now is sent, for this number of connections over a long or
+    /// a short path, and blocks of this length, and counts it.
+    pub(super) fn place(&mut self, frame: Frame, connections: u64, is_long: bool, block: ByteCount) -> Placement {
         let Frame { length, form, ring_blocks, total } = frame;
         let before = self.queued;
         self.count(length);
         let room = u64::from((ring_blocks / 2).saturating_sub(self.in_parts));
-        let is_each_at_work = connections > 1 && before >= block * connections;
+        let is_each_at_work = before >= block * connections;
+        let is_short = is_long && total.is_some_and(|total| total < block * connections);
         let is_last = total.is_some_and(|total| total - before <= block * connections.min(room));
-        if form == Form::Indivisible || !is_each_at_work || room == 0 || !is_last {
+        let is_shared_out = connections > 1 && (is_each_at_work || is_short);
+        if form == Form::Indivisible || !is_shared_out || room == 0 || !is_last {
             return Placement::Whole;
         }
         self.in_parts += 1;

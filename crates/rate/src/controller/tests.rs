@@ -475,7 +475,16 @@ struct Blocks {
 
 impl Blocks {
     fn new(blocks: u64, connections: u16, ring_blocks: u32) -> Self {
-        let mut controller = fixed(false, Ceilings::default());
+        Self::of(fixed(false, Ceilings::default()), blocks, connections, ring_blocks)
+    }
+
+    /// [`Self::new`] on a long path.
+    fn far(blocks: u64, connections: u16, ring_blocks: u32) -> Self {
+        let mode = Mode::Bundle(Box::default());
+        Self::of(Controller::new(mode, world::SETUP, Ceilings::default()), blocks, connections, ring_blocks)
+    }
+
+    fn of(mut controller: Controller, blocks: u64, connections: u16, ring_blocks: u32) -> Self {
         for number in 1..connections {
             controller.on_joined(number);
         }
@@ -505,6 +514,15 @@ fn as_many_blocks_as_there_are_connections_go_in_parts_at_the_end() {
     assert_eq!(Blocks::new(100, 1, 64).in_parts(), 0, "one connection carries them in order");
     let few = [Blocks::new(20, 16, 64).in_parts(), Blocks::new(16, 16, 64).in_parts()];
     assert_eq!(few, [4, 0], "each has one before");
+}
+
+#[test]
+fn on_a_long_path_a_transfer_of_fewer_blocks_than_connections_goes_in_parts() {
+    let far = |blocks| Blocks::far(blocks, 16, 64).in_parts();
+    assert_eq!([far(1), far(15), far(16), far(20)], [1, 15, 0, 4]);
+    assert_eq!(Blocks::new(1, 16, 64).in_parts(), 0, "on a short path the windows would stay small");
+    assert_eq!(Blocks::far(15, 16, 8).in_parts(), 0, "there is no room for all of them");
+    assert_eq!(Blocks::far(1, 1, 64).in_parts(), 0);
 }
 
 #[test]

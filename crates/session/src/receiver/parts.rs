@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use icdc_protocol::limits::PART_SIZE;
+use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
 use icdc_protocol::message::{BlockHeader, EntryId, Part};
 
 /// Reassembly of blocks that arrive in parts. `B` is a block of the ring.
@@ -41,7 +41,7 @@ struct Filling<B> {
     first: Part,
     block: B,
     /// A bit for each part that has not arrived.
-    missing: u32,
+    missing: u64,
 }
 
 /// Error: more than half of the ring's blocks are incomplete.
@@ -119,9 +119,10 @@ impl<B> Parts<B> {
 }
 
 /// Bit mask of all parts of the block except this one.
-fn others(part: &Part) -> u32 {
+fn others(part: &Part) -> u64 {
+    const { assert!(BLOCK_SIZE / PART_SIZE <= u64::BITS as usize) };
     let count = (part.length as usize).div_ceil(PART_SIZE);
-    (0..count as u32).filter(|number| *number != u32::from(part.number)).map(|number| 1 << number).sum()
+    (0..count as u32).filter(|number| *number != u32::from(part.number)).map(|number| 1_u64 << number).sum()
 }
 
 #[cfg(test)]

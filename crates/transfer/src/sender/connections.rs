@@ -39,6 +39,8 @@ const NO_PANIC: &str = "no panic while connections are listed";
 const FAREWELL: Span = Span::from_millis(200);
 /// Interval at which a sender that has nothing else to send sends a sign of life.
 const PING: Duration = Duration::from_secs(1);
+/// Interval at which a connection that has enough on the way looks whether it may take a part.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Sending halves of a session's connections, which take blocks from one queue; the first also
 /// sends all messages.
@@ -318,31 +320,49 @@ impl<'a> Connections<'a> {
 
     /// Waits for the next item that a connection sends, and returns it.
     fn next(&self, number: u8, outlet: &mut dyn Outlet, wake: &Queue<()>) -> Result<Next, LinkError> {
-        if wake.try_recv().is_ok() {
-            return Ok(Next::Messages);
+        loop {
+            if wake.try_recv().is_ok() {
+                return Ok(Next::Messages);
+            }
+            if self.executor.over.wait(Span::ZERO) {
+                return Ok(Next::Over);
+            }
+            let no_data = never();
+            // On the way, as the connections carry it.
+            let left = self.executor.left(self.bytes_sent()).map(|left| self.executor.compressing.on_the_way(left));
+            let if_taken = |queue, frame| {
+                let takes =
+                    !self.executor.is_data_stopped() && self.steering.takes(number, ByteCount::from(frame), left);
+                if takes { queue } else { &no_data }
+            };
+            // Others that have less on the way come first.
+            let has_enough = !self.parts.is_empty() && self.steering.has_enough(number, self.on_the_way(number));
+            let parts = if has_enough { &no_data } else { if_taken(&self.parts, PART_SIZE) };
+            let data = if_taken(&self.data, BLOCK_SIZE);
+            if let Ok(parcel) = data.try_recv().or_else(|_| parts.try_recv()) {
+                return Ok(Next::Parcel(Box::new(parcel)));
+            }
+            outlet.flush()?;
+            select_biased! {
+                recv(wake) -> woken => return Ok(woken.map_or(Next::Over, |()| Next::Messages)),
+                recv(self.executor.over.channel()) -> _ => return Ok(Next::Over),
+                recv(data) -> parcel => return Ok(parcel.map_or(Next::Over, |parcel| Next::Parcel(Box::new(parcel)))),
+                recv(parts) -> part => return Ok(part.map_or(Next::Over, |part| Next::Parcel(Box::new(part)))),
+                default(if has_enough { LOOK_AGAIN } else { PING }) => {}
+            }
+            if !has_enough {
+                return Ok(Next::Parcel(Box::new(Message::Ping.into())));
+            }
         }
-        if self.executor.over.wait(Span::ZERO) {
-            return Ok(Next::Over);
-        }
-        let no_data = never();
-        // On the way, as the connections carry it.
-        let left = self.executor.left(self.bytes_sent()).map(|left| self.executor.compressing.on_the_way(left));
-        let if_taken = |queue, frame| {
-            let takes = !self.executor.is_data_stopped() && self.steering.takes(number, ByteCount::from(frame), left);
-            if takes { queue } else { &no_data }
+    }
+
+    /// Payload bytes that a connection was handed and that have not reached the receiver's host.
+    fn on_the_way(&self, number: u8) -> ByteCount {
+        let delivered = match number {
+            0 => Some(self.executor.link.delivered()),
+            number => self.executor.further.delivered_by(number),
         };
-        let (data, parts) = (if_taken(&self.data, BLOCK_SIZE), if_taken(&self.parts, PART_SIZE));
-        if let Ok(parcel) = data.try_recv().or_else(|_| parts.try_recv()) {
-            return Ok(Next::Parcel(Box::new(parcel)));
-        }
-        outlet.flush()?;
-        Ok(select_biased! {
-            recv(wake) -> woken => woken.map_or(Next::Over, |()| Next::Messages),
-            recv(self.executor.over.channel()) -> _ => Next::Over,
-            recv(data) -> parcel => parcel.map_or(Next::Over, |parcel| Next::Parcel(Box::new(parcel))),
-            recv(parts) -> part => part.map_or(Next::Over, |part| Next::Parcel(Box::new(part))),
-            default(PING) => Next::Parcel(Box::new(Message::Ping.into())),
-        })
+        ByteCount::new(self.handed[usize::from(number)].bytes()) - delivered.unwrap_or(ByteCount::ZERO)
     }
 
     /// Sends the queued messages on the first connection.

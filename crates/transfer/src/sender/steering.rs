@@ -243,6 +243,11 @@ impl<'a> Steering<'a> {
         self.controller().takes(number.into(), frame, unsent)
     }
 
+    /// Whether a connection with `on_the_way` bytes on the way should leave parts to others ([`Controller::has_enough`]).
+    pub(super) fn has_enough(&self, number: u8, on_the_way: ByteCount) -> bool {
+        self.controller().has_enough(number.into(), on_the_way)
+    }
+
     fn controller(&self) -> MutexGuard<'_, Controller> {
         self.executor.controller.lock().expect(NO_PANIC)
     }
