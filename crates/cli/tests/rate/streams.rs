@@ -9,7 +9,7 @@ use crate::support;
 use crate::support::calm::{holds, in_a_calm_moment, machine};
 use crate::support::lab::{B, Lab};
 use crate::support::process::eventually;
-use crate::support::{Ended, ICDC, MIB, Site, Start, assert_same, data, has_program, succeed};
+use crate::support::{Ended, ICDC, KIB, MIB, Site, Start, assert_same, data, has_program, succeed};
 
 /// Without these root is as good as anybody.
 const PLAIN: [&str; 5] =
@@ -78,6 +78,36 @@ fn connections_of_root_share_the_rate_that_one_finds() {
             holds(as_good, (streams, &many, &one))?;
         }
         Ok(())
+    });
+}
+
+/// Nobody else may use more than a few MiB of buffer, nor another algorithm than Reno, which any host has.
+const STOCK: [(&str, &str); 2] = [("tcp_rmem", "4096 131072 6291456"), ("tcp_congestion_control", "reno")];
+
+#[test]
+fn a_short_file_travels_over_all_connections_at_once() {
+    let _machine = machine();
+    let Some(lab) = Lab::up(&["--rate", "1gbit", "--rtt", "200ms", "--queue", "2.5MB"]) else { return };
+    if !has_program("setpriv") {
+        support::skip("there is no setpriv");
+        return;
+    }
+    for host in ["a", "b"] {
+        lab.inside(host, || {
+            for (name, value) in STOCK {
+                fs::write(format!("/proc/sys/net/ipv4/{name}"), value).unwrap();
+            }
+        });
+    }
+    let site = Site::new();
+    let seconds = |bytes| {
+        data::file(&site.path("data"), bytes, 1);
+        copy(&lab, &site, &PLAIN, &[])
+    };
+    in_a_calm_moment(|| {
+        // Ten packets of each connection are 200 kB, and they double: five round trips more than for a kilobyte.
+        let (least, short) = (seconds(KIB), seconds(5 * MIB));
+        holds(short.seconds < 2.7 * least.seconds, (&least, &short))
     });
 }
 
