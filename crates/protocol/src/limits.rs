@@ -21,8 +21,8 @@ const _: () = assert!(MAX_CHUNKS_TOLD * (5 + 16) < MAX_HEAD / 2);
 pub const MAX_COPIES: usize = 1024;
 /// Most files and directories that are named as bases of one copy.
 pub const MAX_BASES: usize = 20;
-/// Size of a part of a block in bytes; the last blocks of a session travel in parts, and so do all of a short one. A block has
-/// 64 parts at most; a file of 1 MB is shared out to 16 connections.
+/// Size of a part of a block in bytes; the last blocks of a session travel in parts, and so do those of a short one over a
+/// long path. A block has 64 parts at most; a file of 1 MB is shared out to 16 connections.
 pub const PART_SIZE: usize = 64 << 10;
 /// Largest head of a frame (a message without its payload), in bytes.
 pub const MAX_HEAD: usize = 1 << 20;

@@ -358,11 +358,15 @@ impl Controller {
         is_short && bundle.takes(number, frame, unsent.unwrap_or(ByteCount::MAX))
     }
 
-    /// Whether a connection with `on_the_way` bytes that were handed to it and have not arrived should leave the next part of
-    /// a block to others: what waits for its window would arrive sooner over another. False but in [`Mode::Bundle`].
+    /// Number of bytes that were handed to a connection and have not arrived from which it should leave parts of blocks to
+    /// others: what waits for its window would arrive sooner over another. `None` for any number, and but in
+    /// [`Mode::Bundle`].
     #[must_use]
-    pub fn has_enough(&self, number: Number, on_the_way: ByteCount) -> bool {
-        matches!(&self.mode, Mode::Bundle(bundle) if bundle.has_enough(number, on_the_way))
+    pub fn enough(&self, number: Number) -> Option<ByteCount> {
+        match &self.mode {
+            Mode::Bundle(bundle) => bundle.enough(number),
+            Mode::KernelPaced(_) | Mode::PerConnection => None,
+        }
     }
 
     /// Decides whether a frame that is about to be queued goes whole over one connection or, as one

@@ -118,9 +118,9 @@ fn answer(stream: &UnixStream, controls: &Controls) {
         Ok(request)
     });
     match answered {
-        // As by Ctrl-C: the first one stops the copy cleanly, a second one at once.
+        // As by Ctrl-C, which a copy that another one has started ignores: the first one stops it cleanly, a second one at once.
         Ok(Request::Stop) => {
-            let _ = kill_process(getpid(), Signal::INT);
+            let _ = kill_process(getpid(), Signal::TERM);
         }
         Ok(_) => {}
         Err(error) => tracing::debug!(%error, "a request was not understood"),

@@ -29,7 +29,7 @@ pub(super) enum Request {
     Pause,
     /// Go on.
     Resume,
-    /// End as by SIGINT.
+    /// End as by SIGTERM.
     Stop,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  icdc ctl                        icdc copy
-//!  command ── Request (a line) ──► listener ──► controls ──► ceiling of the rate, SIGINT
+//!  command ── Request (a line) ──► listener ──► controls ──► ceiling of the rate, SIGTERM
 //!          ◄── Answer (a line) ───          ◄──          ◄── progress
 //! ```
 //!

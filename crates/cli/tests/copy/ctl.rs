@@ -278,6 +278,19 @@ fn of_copies_that_take_a_name_at_once_one_has_it() {
 }
 
 #[test]
+fn each_copy_to_one_of_several_destinations_is_stopped_by_its_name() {
+    let site = unprivileged_site();
+    let words = ["copy", "--json", "--rate", "8mbit", "--name", "both", "--to", "into/a", "--to", "into/b", "source"];
+    let run = unprivileged(&site).args(words).start();
+    let ctl = |words: &[&str]| unprivileged(&site).arg("ctl").args(words).run();
+    for name in ["both-1", "both-2"] {
+        assert!(eventually(|| ctl(&[name, "status"]).code == Some(0)), "{name} does not answer");
+        ctl(&[name, "stop"]).expect_code(0);
+    }
+    run.finish().expect_code(4);
+}
+
+#[test]
 fn what_is_no_name_is_refused() {
     let site = Site::new();
     data::file(&site.path("source"), 1, 4);

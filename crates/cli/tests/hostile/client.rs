@@ -444,6 +444,9 @@ fn blocks_are_what_they_say() {
     scene.assert_well();
 }
 
+/// Parts of a whole block.
+const PARTS: u8 = BLOCK_SIZE.div_ceil(PART_SIZE) as u8;
+
 #[test]
 fn parts_of_blocks_are_what_they_say() {
     const SIZE: u64 = 1000 * MIB;
@@ -460,14 +463,14 @@ fn parts_of_blocks_are_what_they_say() {
     };
     let data = &block[..PART_SIZE];
     refused("not that of the part", &[part], &data[1..]);
-    refused("not that of the part", &[Part { number: 16, ..part }], data);
+    refused("not that of the part", &[Part { number: PARTS, ..part }], data);
     refused("more data than a block holds", &[Part { length: length + 1, ..part }], data);
     refused("no file reaches", &[Part { index: u32::MAX, ..part }], data);
     refused("different things", &[part, Part { value: [0; 32], number: 1, ..part }], data);
     // The ring has room for half as many as it has blocks.
     let many: Vec<Part> = (0..200).map(|index| Part { index, ..part }).collect();
     refused("more blocks are on their way in parts", &many, data);
-    let whole: Vec<Part> = (0..16).map(|number| Part { number, ..part }).collect();
+    let whole: Vec<Part> = (0..PARTS).map(|number| Part { number, ..part }).collect();
     refused(
         "does not match its digest",
         &whole.iter().map(|part| Part { index: 1, ..*part }).collect::<Vec<_>>(),
@@ -485,7 +488,7 @@ fn parts_of_blocks_are_what_they_say() {
     };
     let [first, second] = [0, 1].map(|index| Part { index, value: value(index), ..part });
     let second = Part { length: 1, ..second };
-    for number in (3..16).rev().chain(0..3).chain(7..9) {
+    for number in (3..PARTS).rev().chain(0..3).chain(7..9) {
         peer.say_with(Message::Part(Part { number, ..first }), data);
     }
     peer.say_with(Message::Part(second), &data[..1]);

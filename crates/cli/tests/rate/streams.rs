@@ -81,7 +81,7 @@ fn connections_of_root_share_the_rate_that_one_finds() {
     });
 }
 
-/// Nobody else may use more than a few MiB of buffer, nor another algorithm than Reno, which any host has.
+/// Settings of both hosts: receive buffers up to 6 MiB, as Linux has them, and Reno, which every kernel has.
 const STOCK: [(&str, &str); 2] = [("tcp_rmem", "4096 131072 6291456"), ("tcp_congestion_control", "reno")];
 
 #[test]
@@ -105,7 +105,7 @@ fn a_short_file_travels_over_all_connections_at_once() {
         copy(&lab, &site, &PLAIN, &[])
     };
     in_a_calm_moment(|| {
-        // Ten packets of each connection are 200 kB, and they double: five round trips more than for a kilobyte.
+        // Ten packets of each connection are 150 kB, and they double: five round trips more than for a kilobyte.
         let (least, short) = (seconds(KIB), seconds(5 * MIB));
         holds(short.seconds < 2.7 * least.seconds, (&least, &short))
     });

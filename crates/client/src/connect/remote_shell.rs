@@ -158,6 +158,11 @@ impl RemoteShell {
         Self { family, ..self }
     }
 
+    /// This shell, of whose commands nobody is shown the standard error.
+    pub(super) fn quiet(&self) -> Self {
+        Self { on_stderr: Arc::new(|_: &str| {}), ..self.clone() }
+    }
+
     /// Host as the user wrote it, `[USER@]HOST`.
     pub(crate) fn host(&self) -> &str {
         &self.host

@@ -13,8 +13,9 @@
 //! time is lost where a firewall blocks connecting back. The logins of ssh are begun even earlier: when the port's answer
 //! is overdue. If they succeed before the far end could have connected back, they wait for that. The route that has worked
 //! [last time](crate::known_routes) is tried beside the port from the start. Where that is ssh, or its configuration names a
-//! jump host, its logins begin as soon as the first one has succeeded, a few of them with it where the host is known. On a
-//! long path to a host of which nothing is known a few begin then as well, and end when the port answers.
+//! jump host, its logins begin as soon as the first one has succeeded, and one with it where that route has worked
+//! before without a question. On a long path to a host of which nothing is known a few begin then as well, and end if another
+//! route wins.
 
 use std::net::TcpStream;
 use std::sync::Arc;

@@ -325,12 +325,15 @@ fn cache() -> Option<Cache> {
     Cache::of_this_program().inspect_err(not_read).ok()
 }
 
-/// Whether the data of a session will go through ssh, before its far end has answered.
+/// Whether the data of a session will go through ssh, as far as that is known before its far end has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ThroughSsh {
-    Certainly,
-    Perhaps,
-    Never,
+    /// It will unless the port answers: it went so the last time, or nothing else leads there.
+    Likely,
+    /// Nothing is known of the host.
+    Possible,
+    /// It must not, another route has worked, or the program has to be sent first.
+    No,
 }
 
 /// A far end that this end starts by ssh, and starts anew if it has ended; makes links to it.
@@ -453,8 +456,8 @@ impl SshFar {
     }
 
     /// Starts a new far end, with a new key of this end, and ends the previous one. Where ssh most likely carries the data,
-    /// its logins begin as soon as the first one has succeeded, a few of them with it where it has worked before; a few begin
-    /// then as well where it is not known whether the port is open.
+    /// its logins begin as soon as the first one has succeeded, and one with it where it has worked before without a question; a few
+    /// begin then as well where it is not known whether the port is open.
     fn start(&mut self) -> Result<(), ConnectError> {
         self.current = None;
         let identity = Identity::generate();
@@ -474,27 +477,29 @@ impl SshFar {
                 streams.unwrap_or_else(|| needed_for(login.channel, login.round_trip, None, limit))
             }
         };
+        let named = *streams;
+        let connections_of = |known: &KnownRoute| named.unwrap_or(known.connections);
         let by_ssh = match via {
             // Of a program that has to be sent first, nothing can be started yet.
-            _ if self.starter.send_self => ThroughSsh::Never,
-            Via::Ssh => ThroughSsh::Certainly,
+            _ if self.starter.send_self => ThroughSsh::No,
+            Via::Ssh => ThroughSsh::Likely,
             Via::Auto => match expected {
-                Expected::Known(Route::Ssh) | Expected::JumpHost => ThroughSsh::Certainly,
-                Expected::Nothing => ThroughSsh::Perhaps,
-                Expected::Known(_) => ThroughSsh::Never,
+                Expected::Known(Route::Ssh) | Expected::JumpHost => ThroughSsh::Likely,
+                Expected::Nothing => ThroughSsh::Possible,
+                Expected::Known(_) => ThroughSsh::No,
             },
-            Via::Direct | Via::Back | Via::Proxy(_) => ThroughSsh::Never,
+            Via::Direct | Via::Back | Via::Proxy(_) => ThroughSsh::No,
         };
         let forwarder = Forwarder::new(far.clone(), family, &events);
-        if let (ThroughSsh::Certainly, Some(known)) = (by_ssh, known.as_ref().filter(|known| known.unattended)) {
-            forwarder.begin_ahead(known.connections.min(FEW));
+        if by_ssh == ThroughSsh::Likely && known.as_ref().is_some_and(|known| known.unattended) {
+            forwarder.begin_with_first();
         }
         let mut begin_ahead = |login: LoginProperties| match by_ssh {
-            ThroughSsh::Certainly => {
-                forwarder.begin_ahead(known.as_ref().map_or_else(|| by_path(login), |known| known.connections));
+            ThroughSsh::Likely => {
+                forwarder.begin_ahead(known.as_ref().map_or_else(|| by_path(login), connections_of));
             }
-            ThroughSsh::Perhaps if login.round_trip >= LONG => forwarder.begin_ahead(by_path(login).min(FEW)),
-            ThroughSsh::Perhaps | ThroughSsh::Never => {}
+            ThroughSsh::Possible if login.round_trip >= LONG => forwarder.begin_ahead(by_path(login).min(FEW)),
+            ThroughSsh::Possible | ThroughSsh::No => {}
         };
         let Started { writer, inlet, end, key, port, running, login, took, .. } =
             self.starter.start_to_serve_beside(identity.public(), &mut begin_ahead)?;

@@ -12,11 +12,13 @@
 //! A login takes nine round trips. Where the login that started the far end was too fast to have
 //! been answered by hand, the logins that the path needs are begun before they are requested, as
 //! many at once as a server accepts ([`logins`](super::logins)); the session opens over the first
-//! that is ready. Otherwise one login must succeed without a question before others begin. Logins
-//! that a server drops are tried again.
+//! that is ready. Otherwise one login must succeed without a question before others begin, except where
+//! this route has worked without a question before. Logins that a server drops are tried again.
 //!
-//! A few may begin even before it is known that this route is taken ([`FEW`]): with the login that
-//! starts the far end, or as soon as that one has succeeded. They end if another route wins.
+//! Some begin before it is known that this route is taken: one with the login that starts the far
+//! end, and a few as soon as that one has succeeded ([`FEW`]). They end if another route wins. The
+//! first one may fail where that login then asks the user, which tells nothing of later ones; it is
+//! one, because servers ban who fails several times (fail2ban, OpenSSH's `PerSourcePenalties`).
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -47,8 +49,7 @@ const ATTEMPTS: u64 = 8;
 /// Pause before the second attempt; it grows with each.
 const PAUSE: Span = Span::from_millis(300);
 /// Number of logins that are begun where they may turn out to be in vain: the session can open over
-/// the first of them, and the others follow. A host that bans who fails to log in several times
-/// (fail2ban: 5 by default) sees no more failures than from a user who types a password.
+/// the first of them, and the others follow.
 pub(super) const FEW: u8 = 3;
 /// Maximum number of connections over a login that is shared: a server lets one login have 10
 /// sessions by default (`MaxSessions`), and the far end is one of them.
@@ -102,6 +103,13 @@ impl Forwarder {
         self.begin_up_to(connections);
     }
 
+    /// Begins a login together with the one that starts the far end.
+    pub(super) fn begin_with_first(&self) {
+        self.is_ahead.store(true, Ordering::Relaxed);
+        let opener = self.opener.clone();
+        self.pool.begin(move |stop| opener.open_early(stop));
+    }
+
     /// Begins the logins that this route would need, if they are not going to ask the user.
     pub(super) fn prepare(&self) {
         if self.planned.unattended {
@@ -117,7 +125,7 @@ impl Forwarder {
         match self.further(stop) {
             Ok(carrier) => {
                 if !unattended {
-                    self.begin(self.to_expect() - 1);
+                    self.begin_up_to(self.to_expect() - 1);
                 }
                 Ok(carrier)
             }
@@ -241,6 +249,24 @@ impl Opener {
              A key in an agent, or ControlMaster in ~/.ssh/config, lets icdc use several";
         (self.events)(Event::Notice { text: text.to_owned() });
         self.open(Login::AsConfigured, stop, || {})
+    }
+
+    /// Opens one connection by a login that begins before the first one has succeeded. If it fails, the
+    /// connection is opened as any other once the far end has answered: the user may have unlocked a
+    /// key meanwhile.
+    fn open_early(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
+        let far = FarProgram { shell: self.far.shell.quiet(), ..self.far.clone() };
+        let mut turn = Some(self.logins.await_turn(stop)?);
+        let opened = Self { far, ..self.clone() }.open(Login::OfItsOwn, stop, || drop(turn.take()));
+        drop(turn);
+        match opened {
+            Err(error) if !stop.is_requested() => {
+                tracing::debug!("a login beside the first one has failed: {error}");
+                self.port.wait(stop)?;
+                self.open_in_turn(stop)
+            }
+            opened => opened,
+        }
     }
 
     /// Opens one connection when fewer logins than the limit are running; tries again if the

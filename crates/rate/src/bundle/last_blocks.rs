@@ -21,7 +21,7 @@ const RECALL_ROUNDS: u64 = 3;
 /// 972bfc43). Chosen: no test fails at 2 and 6.
 const RETIREMENT_FACTOR: u64 = 3;
 
-/// Growth of a congestion window in a round trip of slow start.
+/// Growth of a congestion window in a round trip of slow start (RFC 5681, section 3.1).
 const GROWTH: u64 = 2;
 /// Round trips that a message may wait behind a frame of data: with a frame of 4 MiB on each of the
 /// connections, those of a stock receiver (3 MiB of each on the way) need less. Chosen; not varied.
@@ -68,11 +68,11 @@ impl Bundle {
         frame / known.most() <= (known.last.seen.least_rtt * WAITING_ROUNDS).max(SHORT_WAIT)
     }
 
-    /// Whether a member with `on_the_way` bytes has enough to fill its congestion window, also when that has doubled in the
-    /// round trip to come; false for one that is not known.
+    /// Bytes on the way that fill a member's congestion window, also when that has doubled in the round trip to come;
+    /// `None` for one that is not known.
     #[must_use]
-    pub fn has_enough(&self, number: Number, on_the_way: ByteCount) -> bool {
-        self.members.get(&number).is_some_and(|known| on_the_way >= known.last.seen.window * GROWTH)
+    pub fn enough(&self, number: Number) -> Option<ByteCount> {
+        self.members.get(&number).map(|known| known.last.seen.window * GROWTH)
     }
 
     /// Sum of the greatest rates of these members, in bits per second.

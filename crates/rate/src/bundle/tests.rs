@@ -175,10 +175,9 @@ fn none_of_many_that_are_all_slow_holds_up_the_end() {
 }
 
 #[test]
-fn a_member_whose_window_is_full_leaves_parts_to_others() {
+fn a_member_has_enough_when_twice_its_window_is_on_the_way() {
     let mut bundle = Bundle::default();
     bundle.update(at(1), &[(0, member(at(1), 500, 300, 100))], None);
-    let enough = |bytes| bundle.has_enough(0, ByteCount::new(bytes));
-    assert_eq!([0, 199_999, 200_000].map(enough), [false, false, true], "a window of 100 kB doubles");
-    assert!(!bundle.has_enough(1, ByteCount::new(1 << 30)), "it may not have been seen yet");
+    assert_eq!(bundle.enough(0), Some(ByteCount::new(200_000)), "a window of 100 kB doubles");
+    assert_eq!(bundle.enough(1), None, "it may not have been seen yet");
 }

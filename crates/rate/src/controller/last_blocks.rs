@@ -1,4 +1,4 @@
-//! Placement of the last blocks of a transfer: in parts, each over whichever connection is ready
+//! Placement of the last blocks of a transfer, and of all blocks of a short one: in parts, each over whichever connection is ready
 //! first.
 //!
 //! A block sent over one connection makes all others wait for that one at the end, when they have
@@ -7,7 +7,7 @@
 //! of the ring. Where there is not a block for each connection before them, all blocks are sent
 //! whole: the more connections share a short path, the smaller their windows. On a long path the
 //! windows of all connections have to grow first, and a transfer that has fewer blocks than there are
-//! connections goes in parts as a whole: ten packets of each leave at once. Blocks that are read
+//! connections goes in parts, as far as half of the ring allows: ten packets of each leave at once. Blocks that are read
 //! for a retransmission are sent whole, too: parts of the first reading may still be in flight, and
 //! may have other contents.
 //!

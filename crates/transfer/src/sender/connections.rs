@@ -38,9 +38,10 @@ const NO_PANIC: &str = "no panic while connections are listed";
 /// still sending what others have delivered meanwhile is closed at once.
 const FAREWELL: Span = Span::from_millis(200);
 /// Interval at which a sender that has nothing else to send sends a sign of life.
-const PING: Duration = Duration::from_secs(1);
-/// Interval at which a connection that has enough on the way looks whether it may take a part.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const PING: Span = Span::from_secs(1);
+/// Interval at which a connection that has enough on the way looks whether it may take a part: a small part of the round
+/// trips for which there are several connections. Chosen; not varied.
+const LOOK_AGAIN: Span = Span::from_millis(2);
 
 /// Sending halves of a session's connections, which take blocks from one queue; the first also
 /// sends all messages.
@@ -65,8 +66,12 @@ struct Handed {
     bytes: AtomicU64,
     /// Bytes that those which are compressed stand for beyond their own number.
     saved: AtomicU64,
-    /// Payload bytes of the parts of the last blocks.
+    /// Payload bytes of parts of blocks.
     in_parts: AtomicU64,
+    /// Number of times that a part was of another block than the one before.
+    blocks_in_parts: AtomicU64,
+    /// File and number of the block whose part came last.
+    last_block: AtomicU64,
     /// Processor time of the thread that serves it, in nanoseconds.
     worked: AtomicU64,
 }
@@ -97,19 +102,23 @@ impl Handed {
         let length = parcel.payload_length() as u64;
         let plain = parcel.message.plain_length(parcel.payload_length()) as u64;
         self.saved.fetch_add(plain - length, Ordering::Relaxed);
-        if matches!(parcel.message, Message::Part(_)) {
+        if let Message::Part(part) = &parcel.message {
             self.in_parts.fetch_add(length, Ordering::Relaxed);
+            let block = u64::from(part.id) << 32 | u64::from(part.index);
+            let is_another = self.last_block.swap(block, Ordering::Relaxed) != block;
+            self.blocks_in_parts.fetch_add(u64::from(is_another), Ordering::Relaxed);
         }
         self.bytes.fetch_add(length, Ordering::Relaxed);
     }
 
     /// Data that connection `number` still has to deliver, beyond the `delivered` bytes: bytes,
-    /// and number of blocks (at most one for each part, as parts are handed last).
+    /// and number of blocks, of those in parts at most one for each part, and no more than it had parts of.
     fn owed(&self, number: Number, delivered: ByteCount) -> Owed {
         let bytes = ByteCount::new(self.bytes()) - delivered;
         let in_parts = bytes.min(ByteCount::new(self.in_parts.load(Ordering::Relaxed)));
         let count = |bytes: ByteCount, frame: usize| bytes.as_u64().div_ceil(frame as u64);
-        Owed { number, bytes, blocks: count(bytes - in_parts, BLOCK_SIZE) + count(in_parts, PART_SIZE) }
+        let of_parts = count(in_parts, PART_SIZE).min(self.blocks_in_parts.load(Ordering::Relaxed));
+        Owed { number, bytes, blocks: count(bytes - in_parts, BLOCK_SIZE) + of_parts }
     }
 }
 
@@ -278,7 +287,7 @@ impl<'a> Connections<'a> {
             select! {
                 recv(opening.channel()) -> _ => return Ok(true),
                 recv(self.executor.over.channel()) -> _ => return Ok(false),
-                default(PING) => {
+                default(PING.into()) => {
                     outlet.send(Message::Ping.into())?;
                     outlet.flush()?;
                 }
@@ -320,6 +329,7 @@ impl<'a> Connections<'a> {
 
     /// Waits for the next item that a connection sends, and returns it.
     fn next(&self, number: u8, outlet: &mut dyn Outlet, wake: &Queue<()>) -> Result<Next, LinkError> {
+        let until = clock::now() + PING;
         loop {
             if wake.try_recv().is_ok() {
                 return Ok(Next::Messages);
@@ -336,7 +346,8 @@ impl<'a> Connections<'a> {
                 if takes { queue } else { &no_data }
             };
             // Others that have less on the way come first.
-            let has_enough = !self.parts.is_empty() && self.steering.has_enough(number, self.on_the_way(number));
+            let has_enough = self.executor.has_parts()
+                && self.steering.enough(number).is_some_and(|enough| self.on_the_way(number) >= enough);
             let parts = if has_enough { &no_data } else { if_taken(&self.parts, PART_SIZE) };
             let data = if_taken(&self.data, BLOCK_SIZE);
             if let Ok(parcel) = data.try_recv().or_else(|_| parts.try_recv()) {
@@ -348,9 +359,9 @@ impl<'a> Connections<'a> {
                 recv(self.executor.over.channel()) -> _ => return Ok(Next::Over),
                 recv(data) -> parcel => return Ok(parcel.map_or(Next::Over, |parcel| Next::Parcel(Box::new(parcel)))),
                 recv(parts) -> part => return Ok(part.map_or(Next::Over, |part| Next::Parcel(Box::new(part)))),
-                default(if has_enough { LOOK_AGAIN } else { PING }) => {}
+                default(Duration::from(if has_enough { LOOK_AGAIN } else { PING })) => {}
             }
-            if !has_enough {
+            if clock::now() >= until {
                 return Ok(Next::Parcel(Box::new(Message::Ping.into())));
             }
         }

@@ -195,8 +195,10 @@ pub(super) struct Executor<'a> {
     /// Wakes the first connection to send a message.
     wake: Channel<()>,
     data: Channel<Parcel>,
-    /// Channel for the parts of the last blocks.
+    /// Channel for the parts of blocks that travel so.
     parts: Channel<Parcel>,
+    /// Whether any has been queued.
+    has_parts: AtomicBool,
     data_stopped: AtomicBool,
     /// Signalled once the session is over.
     pub(super) over: Once,
@@ -204,7 +206,7 @@ pub(super) struct Executor<'a> {
     pub(super) pool: BlockPool,
     pub(super) events: &'a EventSink,
     pub(super) feedback: Mutex<Feedback>,
-    /// Rate controller of all connections, which also places the last blocks.
+    /// Rate controller of all connections, which also places blocks.
     pub(super) controller: Mutex<Controller>,
     /// Whether a block has been kept whole because the receiver takes none in parts.
     kept_whole: AtomicBool,
@@ -271,7 +273,7 @@ pub(super) struct Work {
 /// Queues of what the connections send.
 pub(super) struct Outgoing {
     pub(super) data: Queue<Parcel>,
-    /// Parts of the last blocks.
+    /// Parts of blocks.
     pub(super) parts: Queue<Parcel>,
     /// Wakes the first connection when a message waits: [`Executor::next_message`].
     pub(super) wake: Queue<()>,
@@ -324,6 +326,7 @@ impl<'a> Executor<'a> {
             feedback: Mutex::default(),
             controller: Mutex::new(controller),
             kept_whole: AtomicBool::new(false),
+            has_parts: AtomicBool::new(false),
             peer: AtomicU64::new(peer.bits()),
             placed: OnceLock::new(),
             link,
@@ -680,7 +683,12 @@ impl<'a> Executor<'a> {
         self.with(|machine| machine.on_unreadable(clock::now(), id, given_up));
     }
 
-    /// Queues a frame in the order of the data; in parts, if it is one of the last blocks. `None`
+    /// Whether a block has been queued in parts.
+    pub(super) fn has_parts(&self) -> bool {
+        self.has_parts.load(Ordering::Relaxed)
+    }
+
+    /// Queues a frame in the order of the data; in parts, where the controller places it so. `None`
     /// when the session is over.
     pub(super) fn queue_data(&self, parcel: Parcel) -> Option<()> {
         let frame = Frame {
@@ -700,6 +708,7 @@ impl<'a> Executor<'a> {
                 self.queue(&self.data, parcel)
             }
             (Placement::InParts, None) => {
+                self.has_parts.store(true, Ordering::Relaxed);
                 divided(parcel).into_iter().try_for_each(|part| self.queue(&self.parts, part))
             }
         }

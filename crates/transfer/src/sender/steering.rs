@@ -243,9 +243,9 @@ impl<'a> Steering<'a> {
         self.controller().takes(number.into(), frame, unsent)
     }
 
-    /// Whether a connection with `on_the_way` bytes on the way should leave parts to others ([`Controller::has_enough`]).
-    pub(super) fn has_enough(&self, number: u8, on_the_way: ByteCount) -> bool {
-        self.controller().has_enough(number.into(), on_the_way)
+    /// Number of bytes on the way from which a connection should leave parts to others; `None` for any ([`Controller::enough`]).
+    pub(super) fn enough(&self, number: u8) -> Option<ByteCount> {
+        self.controller().enough(number.into())
     }
 
     fn controller(&self) -> MutexGuard<'_, Controller> {
