@@ -22,8 +22,10 @@ pub const MAX_COPIES: usize = 1024;
 /// Most files and directories that are named as bases of one copy.
 pub const MAX_BASES: usize = 20;
 /// Size of a part of a block in bytes; the last blocks of a session travel in parts, and so do those of a short one over a
-/// long path. A block has 64 parts at most; a file of 1 MB is shared out to 16 connections.
+/// long path: a file of 1 MB is shared out to 16 connections.
 pub const PART_SIZE: usize = 64 << 10;
+/// Most parts of a block.
+pub const MAX_PARTS: usize = BLOCK_SIZE.div_ceil(PART_SIZE);
 /// Largest head of a frame (a message without its payload), in bytes.
 pub const MAX_HEAD: usize = 1 << 20;
 /// Largest payload of a frame, in bytes.

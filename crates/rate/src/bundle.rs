@@ -442,7 +442,7 @@ impl Bundle {
         let is_climb = matches!(self.phase, Phase::Climb(_));
         // What is carried in CLIMB doubles with each round trip, and shows nothing of what a member can use.
         let usable = |known: &MemberState| match is_climb {
-            true => Demand::default().most(known.window()),
+            true => known.window().map(shares::by_window),
             false => known.demand.most(known.window()),
         };
         let demands: Vec<Option<Rate>> = self.members.values().map(usable).collect();

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use icdc_protocol::Message;
 use icdc_protocol::digest::block_value;
 use icdc_protocol::limits::{
-    BLOCK_SIZE, MAX_DEPTH, MAX_ENTRIES, MAX_FILE_SIZE, MAX_NAMES_TOLD, MAX_PENDING, MAX_PENDING_BYTES, MAX_XATTR_BYTES,
-    PART_SIZE,
+    BLOCK_SIZE, MAX_DEPTH, MAX_ENTRIES, MAX_FILE_SIZE, MAX_NAMES_TOLD, MAX_PARTS, MAX_PENDING, MAX_PENDING_BYTES,
+    MAX_XATTR_BYTES, PART_SIZE,
 };
 use icdc_protocol::message::{
     BlockHeader, DeviceNumber, Entry, EntryKind, FileDigest, FileEnd, Goodbye, ListedNames, OwnerMapping, OwnerNames,
@@ -444,8 +444,8 @@ fn blocks_are_what_they_say() {
     scene.assert_well();
 }
 
-/// Parts of a whole block.
-const PARTS: u8 = BLOCK_SIZE.div_ceil(PART_SIZE) as u8;
+/// Number of parts of a whole block.
+const PARTS: u8 = MAX_PARTS as u8;
 
 #[test]
 fn parts_of_blocks_are_what_they_say() {

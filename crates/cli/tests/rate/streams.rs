@@ -15,6 +15,16 @@ use crate::support::{Ended, ICDC, KIB, MIB, Site, Start, assert_same, data, has_
 const PLAIN: [&str; 5] =
     ["setpriv", "--bounding-set", "-net_admin,-bpf,-perfmon", "--inh-caps", "-net_admin,-bpf,-perfmon"];
 
+/// A lab in which a copy can be as [`PLAIN`] as anybody's; `None`, with the reason told, where there cannot be one.
+fn lab_for_anybody(words: &[&str]) -> Option<Lab> {
+    let lab = Lab::up(words)?;
+    if !has_program("setpriv") {
+        support::skip("there is no setpriv");
+        return None;
+    }
+    Some(lab)
+}
+
 /// What a copy took, and packets that the queue dropped meanwhile.
 #[derive(Debug)]
 struct Copied {
@@ -87,11 +97,7 @@ const STOCK: [(&str, &str); 2] = [("tcp_rmem", "4096 131072 6291456"), ("tcp_con
 #[test]
 fn a_short_file_travels_over_all_connections_at_once() {
     let _machine = machine();
-    let Some(lab) = Lab::up(&["--rate", "1gbit", "--rtt", "200ms", "--queue", "2.5MB"]) else { return };
-    if !has_program("setpriv") {
-        support::skip("there is no setpriv");
-        return;
-    }
+    let Some(lab) = lab_for_anybody(&["--rate", "1gbit", "--rtt", "200ms", "--queue", "2.5MB"]) else { return };
     for host in ["a", "b"] {
         lab.inside(host, || {
             for (name, value) in STOCK {
@@ -114,11 +120,7 @@ fn a_short_file_travels_over_all_connections_at_once() {
 #[test]
 fn connections_that_fill_their_blocks_are_not_taken_for_a_slow_disk() {
     let _machine = machine();
-    let Some(lab) = Lab::up(&["--rate", "200mbit", "--rtt", "40ms", "--queue", "1MB"]) else { return };
-    if !has_program("setpriv") {
-        support::skip("there is no setpriv");
-        return;
-    }
+    let Some(lab) = lab_for_anybody(&["--rate", "200mbit", "--rtt", "40ms", "--queue", "1MB"]) else { return };
     let site = Site::new();
     data::file(&site.path("data"), 80 * MIB, 1);
     in_a_calm_moment(|| {

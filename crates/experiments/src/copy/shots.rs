@@ -1,4 +1,5 @@
-//! Data that is copied while an instrument writes it: `icdc copy --follow` over 1 Gbit/s and 300 ms.
+//! Data that is copied while an instrument writes it: `icdc copy --follow` of an ordinary user on stock hosts over 1 Gbit/s and
+//! 300 ms.
 //!
 //! The writer fills files one after the other, at 80 % of the payload that the path carries. In the first case it writes five
 //! shots of 60 files each, of 16 KiB to 64 MiB, with a pause of 4 s between them; in the second one file of 10 GB. What counts is

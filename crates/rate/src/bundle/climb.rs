@@ -187,10 +187,8 @@ impl Climb {
             self.held.get_or_insert(windows);
         }
         let has_room = sum.window >= aggregate.in_flight() + sum.window * TRAIN_ROOM;
-        match self.held {
-            Some(held) if has_room || is_late => self.begin(aggregate, held.min(windows)),
-            None if is_late => self.begin(aggregate, windows),
-            Some(_) | None => {}
+        if is_late || (self.held.is_some() && has_room) {
+            self.begin(aggregate, self.held.map_or(windows, |held| held.min(windows)));
         }
     }
 

@@ -68,8 +68,13 @@ impl Demand {
             _ if last > before + before * OPENING_THRESHOLD => Some(best * OPENING_FACTOR),
             _ => Some(best + best * DEMAND_HEADROOM),
         };
-        [shown, window.map(|window| window * OPENING_FACTOR)].into_iter().flatten().min()
+        [shown, window.map(by_window)].into_iter().flatten().min()
     }
+}
+
+/// Greatest rate that a member can use by what its congestion window allows, `window`.
+pub(super) fn by_window(window: Rate) -> Rate {
+    window * OPENING_FACTOR
 }
 
 /// Shares of `total`, by each member's demand; `None` for an unknown one. What exceeds all demands

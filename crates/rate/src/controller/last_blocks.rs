@@ -1,5 +1,5 @@
-//! Placement of the last blocks of a transfer, and of all blocks of a short one: in parts, each over whichever connection is ready
-//! first.
+//! Placement of the last blocks of a transfer, and of all blocks of a short one: in parts, each over
+//! whichever connection is ready first.
 //!
 //! A block sent over one connection makes all others wait for that one at the end, when they have
 //! nothing left to do: on average, half of the connections' time for a block is lost. The receiver
@@ -7,9 +7,9 @@
 //! of the ring. Where there is not a block for each connection before them, all blocks are sent
 //! whole: the more connections share a short path, the smaller their windows. On a long path the
 //! windows of all connections have to grow first, and a transfer that has fewer blocks than there are
-//! connections goes in parts, as far as half of the ring allows: ten packets of each leave at once. Blocks that are read
-//! for a retransmission are sent whole, too: parts of the first reading may still be in flight, and
-//! may have other contents.
+//! connections goes in parts, as far as half of the ring allows: ten packets of each leave at once.
+//! Blocks that are read for a retransmission are sent whole, too: parts of the first reading may still
+//! be in flight, and may have other contents.
 //!
 //! ```text
 //! n    connections                       r    blocks of the receiver's ring

@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
+use icdc_protocol::limits::{MAX_PARTS, PART_SIZE};
 use icdc_protocol::message::{BlockHeader, EntryId, Part};
 
 /// Reassembly of blocks that arrive in parts. `B` is a block of the ring.
@@ -120,7 +120,7 @@ impl<B> Parts<B> {
 
 /// Bit mask of all parts of the block except this one.
 fn others(part: &Part) -> u64 {
-    const { assert!(BLOCK_SIZE.div_ceil(PART_SIZE) <= u64::BITS as usize) };
+    const { assert!(MAX_PARTS <= u64::BITS as usize) };
     let count = (part.length as usize).div_ceil(PART_SIZE);
     (0..count as u32).filter(|number| *number != u32::from(part.number)).map(|number| 1_u64 << number).sum()
 }

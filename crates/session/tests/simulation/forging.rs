@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use icdc_protocol::block_map::block_count;
 use icdc_protocol::chunking::Chunking;
 use icdc_protocol::delta::CopiedPart;
-use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
+use icdc_protocol::limits::{BLOCK_SIZE, MAX_PARTS};
 use icdc_protocol::message::{
     Assembled, Begin, BlockHeader, Chunks, Done, Entry, EntryId, EntryKind, Feedback, FileDigest, FileEnd, GivenUp,
     Goodbye, Held, Message, PackItem, Parent, Part, Refusal, RefusalKind, StreamEnd, Streamed, Want, Wants,
@@ -137,8 +137,7 @@ fn block(id: EntryId, items: &Items, random: &mut Random) -> Frame {
     let value = if random.once_in(8) { [3; 32] } else { value_of(contents) };
     if random.once_in(4) {
         // One of several, or of none: the codec refuses what has no data.
-        let (length, number) =
-            (random.below(BLOCK_SIZE as u64 + 1) as u32, random.below(BLOCK_SIZE.div_ceil(PART_SIZE) as u64 + 1) as u8);
+        let (length, number) = (random.below(BLOCK_SIZE as u64 + 1) as u32, random.below(MAX_PARTS as u64 + 1) as u8);
         let part = Part { id, index, value, length, number };
         return Frame { message: Message::Part(part), payload: Some(Payload::Block(contents)) };
     }

@@ -70,7 +70,7 @@ struct Handed {
     in_parts: AtomicU64,
     /// Number of times that a part was of another block than the one before.
     blocks_in_parts: AtomicU64,
-    /// File and number of the block whose part came last.
+    /// File and number of the block whose part came last, and 1; 0 before.
     last_block: AtomicU64,
     /// Processor time of the thread that serves it, in nanoseconds.
     worked: AtomicU64,
@@ -92,6 +92,11 @@ impl Handed {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Payload bytes that the connection was handed beyond the `delivered` ones.
+    fn on_the_way(&self, delivered: ByteCount) -> ByteCount {
+        ByteCount::new(self.bytes()) - delivered
+    }
+
     /// Number of bytes before they were compressed.
     fn plain(&self) -> u64 {
         self.bytes() + self.saved.load(Ordering::Relaxed)
@@ -104,7 +109,7 @@ impl Handed {
         self.saved.fetch_add(plain - length, Ordering::Relaxed);
         if let Message::Part(part) = &parcel.message {
             self.in_parts.fetch_add(length, Ordering::Relaxed);
-            let block = u64::from(part.id) << 32 | u64::from(part.index);
+            let block = (u64::from(part.id) << 32 | u64::from(part.index)) + 1;
             let is_another = self.last_block.swap(block, Ordering::Relaxed) != block;
             self.blocks_in_parts.fetch_add(u64::from(is_another), Ordering::Relaxed);
         }
@@ -114,7 +119,7 @@ impl Handed {
     /// Data that connection `number` still has to deliver, beyond the `delivered` bytes: bytes,
     /// and number of blocks, of those in parts at most one for each part, and no more than it had parts of.
     fn owed(&self, number: Number, delivered: ByteCount) -> Owed {
-        let bytes = ByteCount::new(self.bytes()) - delivered;
+        let bytes = self.on_the_way(delivered);
         let in_parts = bytes.min(ByteCount::new(self.in_parts.load(Ordering::Relaxed)));
         let count = |bytes: ByteCount, frame: usize| bytes.as_u64().div_ceil(frame as u64);
         let of_parts = count(in_parts, PART_SIZE).min(self.blocks_in_parts.load(Ordering::Relaxed));
@@ -354,15 +359,17 @@ impl<'a> Connections<'a> {
                 return Ok(Next::Parcel(Box::new(parcel)));
             }
             outlet.flush()?;
-            select_biased! {
-                recv(wake) -> woken => return Ok(woken.map_or(Next::Over, |()| Next::Messages)),
-                recv(self.executor.over.channel()) -> _ => return Ok(Next::Over),
-                recv(data) -> parcel => return Ok(parcel.map_or(Next::Over, |parcel| Next::Parcel(Box::new(parcel)))),
-                recv(parts) -> part => return Ok(part.map_or(Next::Over, |part| Next::Parcel(Box::new(part)))),
-                default(Duration::from(if has_enough { LOOK_AGAIN } else { PING })) => {}
-            }
-            if clock::now() >= until {
-                return Ok(Next::Parcel(Box::new(Message::Ping.into())));
+            let next = select_biased! {
+                recv(wake) -> woken => Some(woken.map_or(Next::Over, |()| Next::Messages)),
+                recv(self.executor.over.channel()) -> _ => Some(Next::Over),
+                recv(data) -> parcel => Some(parcel.map_or(Next::Over, |parcel| Next::Parcel(Box::new(parcel)))),
+                recv(parts) -> part => Some(part.map_or(Next::Over, |part| Next::Parcel(Box::new(part)))),
+                default(Duration::from(if has_enough { LOOK_AGAIN } else { PING })) => {
+                    (clock::now() >= until).then(|| Next::Parcel(Box::new(Message::Ping.into())))
+                }
+            };
+            if let Some(next) = next {
+                return Ok(next);
             }
         }
     }
@@ -373,7 +380,7 @@ impl<'a> Connections<'a> {
             0 => Some(self.executor.link.delivered()),
             number => self.executor.further.delivered_by(number),
         };
-        ByteCount::new(self.handed[usize::from(number)].bytes()) - delivered.unwrap_or(ByteCount::ZERO)
+        self.handed[usize::from(number)].on_the_way(delivered.unwrap_or(ByteCount::ZERO))
     }
 
     /// Sends the queued messages on the first connection.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
+use icdc_protocol::limits::BLOCK_SIZE;
+
 use super::*;
 
 const RING: usize = 4;
