@@ -1,4 +1,7 @@
-//! `icdc far-end`: what ssh starts. Standard output belongs to the protocol.
+//! `icdc far-end` and `icdc connect-for-ssh`: what ssh starts. Standard output belongs to the protocol.
+
+use std::io::stdout;
+use std::net::SocketAddr;
 
 use crate::console::Console;
 use crate::logs;
@@ -7,4 +10,9 @@ use crate::logs;
 pub(crate) fn run(console: &Console) -> anyhow::Result<()> {
     logs::start(console, logs::Level::OFF);
     Ok(icdc_daemon::far_end()?)
+}
+
+/// Runs `icdc connect-for-ssh`: connects to an ssh server and passes the socket to ssh.
+pub(crate) fn connect_for_ssh(address: SocketAddr) -> anyhow::Result<()> {
+    Ok(icdc_client::connect_for_ssh(address, stdout())?)
 }

@@ -123,10 +123,11 @@ pub(crate) fn digest_of(command: &str) -> String {
     digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The route to a host that this user remembers.
-pub(crate) fn recall(host: &str, ssh: &str) -> Option<KnownRoute> {
+/// The route that this user remembers to a host, `[USER@]HOST`, by the ssh command `ssh`.
+#[must_use]
+pub fn recall(host: &str, ssh: &str) -> Option<KnownRoute> {
     let known: KnownRoutes = state_file::read_or_default(&file()?, MAX_LENGTH);
-    let route = known.find(host, ssh, seconds_since_1970())?.clone();
+    let route = known.find(host, &digest_of(ssh), seconds_since_1970())?.clone();
     tracing::debug!(host, ?route, "the route is known");
     Some(route)
 }

@@ -48,7 +48,7 @@ mod transfer_id;
 mod unfinished_files;
 
 pub use change::change;
-pub use connect::{ConnectError, Far};
+pub use connect::{ConnectError, Far, connect_for_ssh};
 pub use copy::copy;
 pub use error::CopyError;
 pub use failure_kind::FailureKind;

@@ -39,6 +39,6 @@ mod system;
 pub use aim::{Aim, USUAL_RATE, USUAL_ROUND_TRIP};
 pub use facts::HostFacts;
 pub use findings::{Finding, Group, Severity, judge};
-pub use probe::{PathFacts, Probe, RouteFact};
+pub use probe::{PathFacts, Probe, RememberedRoute, RouteFact};
 pub use sysctl::Sysctls;
 pub use system::{Reading, System};

@@ -36,6 +36,8 @@ pub struct PathFacts {
     pub mtu: Option<ByteCount>,
     /// Routes of the data, in order of preference.
     pub routes: Vec<RouteFact>,
+    /// The route that data took the last time, which copies try first; `None` if none is remembered.
+    pub remembered: Option<RememberedRoute>,
     /// The runs go through ssh: of TCP's own windows, losses and queues they show nothing.
     pub through_ssh: bool,
     /// Values measured by the runs.
@@ -51,6 +53,19 @@ pub struct RouteFact {
     pub name: &'static str,
     /// Obstacle to the route; `None` if it can be taken.
     pub obstacle: Option<String>,
+}
+
+/// What copies remember of the way to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RememberedRoute {
+    /// Name of the route in `--via`.
+    pub name: &'static str,
+    /// Number of connections that were begun at once.
+    pub connections: u8,
+    /// Time from the start of ssh to the far end's answer.
+    pub login: Span,
+    /// Time since it worked.
+    pub age: Span,
 }
 
 /// Measured values; `None` where no run has measured one.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use icdc_client::between::outcome;
 use icdc_client::connect::back::{Back, Expected};
-use icdc_client::connect::{Connect, ConnectError, Further, pinned, reach};
+use icdc_client::connect::{Connect, ConnectError, Further, Machine, pinned, reach};
 use icdc_client::{CopyError, PushRequest, PushedNames, PushedReceipt, push_over};
 use icdc_limits::thread::{start, start_scoped};
 use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, Outlet, WriterGuard, receive};
@@ -249,7 +249,9 @@ impl ClientLink {
             }
         });
         let back = Back::passed_on(&drive.host, drive.ports, self.writer.clone(), &self.expected);
-        let mut reached = Reached { drive, identity, back: &back, events: &events, route: None, stop: &self.stop };
+        let machine = Machine::default();
+        let mut reached =
+            Reached { drive, identity, machine: &machine, back: &back, events: &events, route: None, stop: &self.stop };
         push_over(&mut reached, &order, &events, &self.stop)
     }
 }
@@ -303,6 +305,8 @@ fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, awaited: &Awaited,
 struct Reached<'a> {
     drive: &'a Drive,
     identity: &'a Identity,
+    /// The machine of the order's host where the other far end runs.
+    machine: &'a Machine,
     back: &'a Back,
     events: &'a EventSink,
     /// Route by which the far end was last reached; `None` before.
@@ -319,7 +323,7 @@ impl Reached<'_> {
             Route::Back => self.back.connect(stop)?,
             _ => {
                 let unanswered = |reason| ConnectError::Unreachable { host: host.clone(), port, reason };
-                reach((host, port), Family::Any, &SocketSettings::default(), stop, unanswered)?
+                reach((host, port), self.machine, Family::Any, &SocketSettings::default(), stop, unanswered)?
             }
         };
         let link = pinned(stream, (host, port), self.identity, PublicKey::from_bytes(self.drive.key), stop)?;

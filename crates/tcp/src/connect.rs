@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::io;
+use std::iter;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc;
@@ -167,6 +168,32 @@ pub fn connect_with<'a>(
         return Err(ConnectError::NoAddress { host: host.to_owned(), family, addresses, egress });
     }
     race_to(host, admitted, (timeout, deadline), patience.cancel, settings)
+}
+
+/// Connects as [`connect_with`] to the machine that has the address `near`, behind a name that several may share: first to that
+/// address, and to the name's addresses of the other family, which may be the same machine's. A name that cannot be resolved does
+/// not matter.
+///
+/// # Errors
+/// See [`ConnectError`].
+pub fn connect_near<'a>(
+    host: &str,
+    near: SocketAddr,
+    family: Family,
+    patience: impl Into<Patience<'a>>,
+    settings: &SocketSettings<'_>,
+) -> Result<TcpStream, ConnectError> {
+    let patience = patience.into();
+    let deadline = clock::now() + patience.timeout;
+    let is_admitted = |address: &SocketAddr| {
+        address.is_ipv6() != near.is_ipv6()
+            && family.admits(address.ip())
+            && settings.egress.is_none_or(|egress| egress.family().admits(address.ip()))
+    };
+    let resolved = resolve(host, near.port(), Patience { timeout: patience.timeout / 2, ..patience });
+    let others = resolved.unwrap_or_default().into_iter().filter(is_admitted);
+    let addresses = iter::once(near).chain(others).collect();
+    race_to(host, addresses, (patience.timeout, deadline), patience.cancel, settings)
 }
 
 /// Connects as [`connect_with`], but to these addresses without resolving; `host` is the name in

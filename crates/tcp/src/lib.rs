@@ -49,7 +49,7 @@ pub use address::canonical;
 pub use congestion::socket_option::{
     CongestionError, allowed_congestion, available_congestion, congestion, set_congestion,
 };
-pub use connect::{ConnectError, connect, connect_any, connect_with, resolve};
+pub use connect::{ConnectError, connect, connect_any, connect_near, connect_with, resolve};
 pub use descriptors::raise_descriptor_limit;
 pub use egress::{DeviceName, Egress, EgressError, EgressSyntaxError, Egresses};
 pub use info::{ConnectionState, TcpInfo, info};

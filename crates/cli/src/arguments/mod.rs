@@ -136,6 +136,12 @@ pub(crate) enum Command {
     /// What ssh starts: one transfer over standard input and output
     #[command(hide = true)]
     FarEnd,
+    /// What ssh starts to be connected to one of several machines with a name
+    #[command(hide = true)]
+    ConnectForSsh {
+        /// Address and port of the ssh server
+        address: std::net::SocketAddr,
+    },
     /// Write man pages or shell completions
     #[command(hide = true)]
     Generate(GenerateArguments),

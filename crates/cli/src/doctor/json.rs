@@ -126,6 +126,12 @@ fn path(path: &PathFacts) -> Value {
         "address": path.address.map(|address| address.to_string()),
         "mtu_bytes": path.mtu.map(ByteCount::as_u64),
         "routes": path.routes.iter().map(|route| json!({ "via": route.name, "obstacle": route.obstacle })).collect::<Value>(),
+        "remembered_route": path.remembered.map(|route| json!({
+            "via": route.name,
+            "connections": route.connections,
+            "login_seconds": route.login.as_secs_f64(),
+            "age_seconds": route.age.as_secs(),
+        })),
         "rtt_seconds": measured.round_trip.map(Span::as_secs_f64),
         "capacity_bps": measured.capacity.map(|capacity| capacity.rate.as_bits_per_second()),
         "limited_by_windows": measured.capacity.map(|capacity| capacity.by_windows),

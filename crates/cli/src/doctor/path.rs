@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 
-use icdc_client::{CopyOptions, FailureKind, Location, MeasureError, Via};
+use icdc_client::{CopyOptions, FailureKind, Location, MeasureError, Via, known_routes};
 use icdc_doctor::probe::{Outcome, Run, Step};
-use icdc_doctor::{PathFacts, Probe, RouteFact, facts};
+use icdc_doctor::{PathFacts, Probe, RememberedRoute, RouteFact, facts};
 use icdc_measure::{MeasureEvent, MeasureOptions, MeasureSink, Measurement};
 use icdc_stop::StopSignal;
 use icdc_tcp::Family;
 use icdc_units::{ByteCount, Span};
 
 use super::examination::{INTERRUPTED, Troubles};
-use crate::clock::timed;
+use crate::clock::{self, timed};
 use crate::console::Console;
 use crate::exit;
 
@@ -26,12 +26,14 @@ pub(super) fn measure(
     console: &Console,
     troubles: &mut Troubles,
 ) -> PathFacts {
+    // A run of the probe remembers its own route.
+    let remembered = remembered(target, connection);
     let routes = match routes(target, connection, stop, console) {
         Ok(routes) => routes,
         Err(error) => {
             troubles.add(error.to_string(), code(&error));
             let trouble = Some(error.to_string());
-            return facts_of(target, connection.family, PathFacts { trouble, ..PathFacts::default() });
+            return facts_of(target, connection.family, PathFacts { remembered, trouble, ..PathFacts::default() });
         }
     };
     let mut probe = Probe::new();
@@ -63,7 +65,8 @@ pub(super) fn measure(
             }
         }
     }
-    let facts = PathFacts { routes, through_ssh, measured: probe.measured(), trouble, ..PathFacts::default() };
+    let measured = probe.measured();
+    let facts = PathFacts { routes, remembered, through_ssh, measured, trouble, ..PathFacts::default() };
     facts_of(target, connection.family, facts)
 }
 
@@ -91,6 +94,18 @@ fn goes_through_ssh(routes: &[RouteFact], connection: &CopyOptions) -> bool {
         }
         Via::Direct | Via::Back | Via::Proxy(_) => false,
     }
+}
+
+/// What copies remember of the way to a host that ssh reaches.
+fn remembered(target: &Location, connection: &CopyOptions) -> Option<RememberedRoute> {
+    let Location::Ssh { host, .. } = target else { return None };
+    let known = known_routes::recall(host, &connection.ssh)?;
+    Some(RememberedRoute {
+        name: known.via.name(),
+        connections: known.connections,
+        login: Span::from_millis(known.login_ms),
+        age: Span::from_secs(clock::seconds_since_1970().saturating_sub(known.seen)),
+    })
 }
 
 /// Tries the routes by which data could get to a host that ssh reaches, and returns each with its

@@ -559,3 +559,47 @@ fn an_address_of_the_link_leads_back_by_the_link_of_ssh() {
         assert_same(&site.path("file"), &site.path(via));
     }
 }
+
+#[test]
+fn the_doctor_tells_what_is_remembered_of_a_host_also_if_it_does_not_answer() {
+    let site = Site::new();
+    let ssh = picky_ssh(&site, "true");
+    data::file(&site.path("file"), 3 * MIB, 1);
+    site.copy(&["--ssh", &ssh, "file"]).arg(site.by_ssh("copy")).run().expect_code(0);
+    assert_eq!(picky_ssh(&site, "false"), ssh);
+    let doctor = |words: &[&str]| site.icdc(&[&["doctor", "--ssh", &ssh, HERE], words].concat()).run().expect_code(3);
+    let ended = doctor(&["--json"]);
+    let remembered = &ended.events[0]["path"]["remembered_route"];
+    assert!(remembered["via"] == "direct" && remembered["login_seconds"].as_f64() < Some(60.0), "{ended}");
+    let ended = doctor(&[]);
+    assert!(ended.text.contains("data last went by the route direct"), "{ended}");
+}
+
+#[test]
+fn data_goes_to_the_machine_where_the_far_end_is_though_the_name_leads_to_another() {
+    let site = Site::new();
+    let Some((hosts, sshd)) = Sshd::beyond_firewalls(&site) else { return };
+    site.directory("bin");
+    // The name leads to the far host once, and then to the near one, where nobody listens.
+    let rotating = format!(
+        "case \"$*\" in *-G*|*BatchMode=yes*) exec {0} -o HostName={1} \"$@\";; esac\nexec {0} \"$@\"",
+        sshd.command,
+        hosts.near.address()
+    );
+    let ssh = site.program("bin/ssh", &rotating);
+    data::file(&site.path("file"), 9 * MIB, 3);
+    let copy = |options: &[&str], name: &str| {
+        let copy = site.copy(&["--ssh", &ssh, "--streams", "3"]);
+        let mut copy = hosts.near.run(&copy);
+        copy.args(options).arg("file").arg(format!("far:{}", site.path(name).display()));
+        let ended = copy.run().expect_code(0);
+        assert_same(&site.path("file"), &site.path(name));
+        ended
+    };
+    let ended = copy(&[], "directly");
+    assert_eq!(ended.all("route").next().unwrap()["via"], "direct", "{ended}");
+    hosts.far.firewall(FIREWALL);
+    let ended = copy(&["--via", "ssh"], "by-ssh");
+    by_ssh(&ended, 3);
+    assert_no_leftovers(site.root());
+}

@@ -12,6 +12,7 @@ use icdc_tcp::{Family, SocketSettings, clock};
 use icdc_units::Span;
 
 use super::error::ConnectError;
+use super::machine::Machine;
 use super::patient::{self, PatientReader};
 use super::reach::reach;
 use crate::proxy::{Proxy, ProxyKind};
@@ -36,7 +37,7 @@ pub(super) fn reach_by(
         Host::Address(address) => address.to_string(),
         Host::Name(name) => name.as_str().to_owned(),
     };
-    let stream = reach((&place, proxy.place.port), family, settings, stop, failed)?;
+    let stream = reach((&place, proxy.place.port), &Machine::default(), family, settings, stop, failed)?;
     let deadline = clock::now() + ANSWER_TIMEOUT;
     let asked =
         PatientReader::new(&stream, stop, deadline).map_err(Refusal::Broken).and_then(|answers| match &proxy.kind {

@@ -18,6 +18,7 @@ use icdc_units::{Span, Time};
 use super::ahead::{Ahead, Need};
 use super::by_proxy::reach_by;
 use super::error::ConnectError;
+use super::machine::Machine;
 use super::reach::{connecting, pinned, reach, shake_hands};
 use super::{Dial, Further};
 use crate::options::{CopyOptions, Via};
@@ -46,6 +47,8 @@ struct Address {
     /// Proxy between this host and the daemon; `None` to connect directly.
     proxy: Option<Proxy>,
     egresses: Egresses,
+    /// The machine of this name with which the session is.
+    machine: Machine,
 }
 
 impl DaemonFar {
@@ -66,7 +69,7 @@ impl DaemonFar {
             Via::Auto | Via::Direct | Via::Back | Via::Ssh => None,
         };
         let (host, family, egresses) = (host.to_owned(), options.family, options.egresses.clone());
-        let address = Address { host, port, family, proxy, egresses };
+        let address = Address { host, port, family, proxy, egresses, machine: Machine::default() };
         let identity = load_identity(&options.identity)?;
         let mut known = KnownHosts::load(&options.known_hosts)?;
         let ahead = Ahead::new(need, &options.egresses);
@@ -222,7 +225,10 @@ impl Address {
             return reach_by(proxy, (host, port), self.family, &settings, stop);
         }
         let unanswered = |reason| ConnectError::DaemonPort { host: host.clone(), port, reason };
-        reach((host, port), self.family, &settings, stop, unanswered)
+        if number == 0 {
+            self.machine.forget();
+        }
+        reach((host, port), &self.machine, self.family, &settings, stop, unanswered)
     }
 
     /// Address of the daemon as `known_hosts` writes it.

@@ -20,6 +20,7 @@ mod far;
 mod far_program;
 mod foreign_text;
 mod logins;
+mod machine;
 mod patient;
 mod pool;
 mod preamble;
@@ -39,6 +40,7 @@ use icdc_stop::StopSignal;
 pub(crate) use ahead::Need;
 pub use error::ConnectError;
 pub use far::Far;
+pub use machine::{Machine, connect_for_ssh};
 pub use preamble::greeting;
 pub use reach::{pinned, reach};
 

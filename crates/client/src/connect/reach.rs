@@ -13,16 +13,18 @@ use icdc_units::Span;
 use rustls::ClientConfig;
 
 use super::error::ConnectError;
+use super::machine::Machine;
 
 /// Time limit for making a TCP connection.
 pub(super) const CONNECT_TIMEOUT: Span = Span::from_secs(15);
 /// Time limit for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Span = Span::from_secs(15);
 
-/// Makes a TCP connection to a port of a host; gives up when `stop` is requested. `unanswered`
+/// Makes a TCP connection to a port of a host, on its `machine` if that is known; gives up when `stop` is requested. `unanswered`
 /// makes the error from the reason if the port does not answer.
 pub fn reach(
-    (host, port): (&str, u16),
+    place: (&str, u16),
+    machine: &Machine,
     family: Family,
     settings: &SocketSettings<'_>,
     stop: &StopSignal,
@@ -33,8 +35,7 @@ pub fn reach(
         Err(error) => return Err(unanswered(error.to_string())),
     };
     let patience = Patience { timeout: CONNECT_TIMEOUT, cancel: Some(cancel.as_fd()) };
-    icdc_tcp::connect_with(host, port, family, patience, settings)
-        .map_err(|error| ConnectError::no_answer(error, unanswered))
+    machine.connect(place, family, patience, settings).map_err(|error| ConnectError::no_answer(error, unanswered))
 }
 
 /// Runs the connecting end of a TLS handshake over a connection; gives up when `stop` is requested.

@@ -4,9 +4,10 @@
 
 use std::collections::VecDeque;
 use std::io::Read;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -117,6 +118,9 @@ pub(crate) struct ConfiguredHost {
     pub(crate) name: String,
     /// Whether ssh reaches it by way of another host or program (`ProxyJump`, `ProxyCommand`).
     pub(crate) is_indirect: bool,
+    /// Port of its ssh server, if this ssh lets a program connect for it (`ProxyUseFdpass`) to the address of that program's
+    /// choice.
+    pub(crate) port: Option<u16>,
 }
 
 /// The shell of a host, reached by the user's ssh command, that runs commands.
@@ -128,6 +132,8 @@ pub(crate) struct RemoteShell {
     for_data: Vec<String>,
     /// Address family of the connections that carry data.
     family: Family,
+    /// Address of the ssh server for logins that carry data; by the host's name if it is not set.
+    server: Arc<OnceLock<SocketAddr>>,
     on_stderr: StderrSink,
     stop: StopSignal,
     /// Cached answer of [`Self::knows_commands`].
@@ -149,13 +155,25 @@ impl RemoteShell {
             return Err(ConnectError::BadHost { host: host.escape_debug().to_string() });
         }
         let (command, host) = (command.to_owned(), host.to_owned());
-        let (family, knows_commands) = (Family::Any, Arc::default());
-        Ok(Self { command, host, for_data: Vec::new(), family, on_stderr, stop: stop.clone(), knows_commands })
+        let (family, server, knows_commands) = (Family::Any, Arc::default(), Arc::default());
+        Ok(Self { command, host, for_data: Vec::new(), family, server, on_stderr, stop: stop.clone(), knows_commands })
     }
 
     /// This shell with logins for data restricted to one family of addresses.
     pub(super) fn with_data_over(self, family: Family) -> Self {
         Self { family, ..self }
+    }
+
+    /// This shell for another far end, which may be on another machine with the host's name.
+    pub(super) fn anew(&self) -> Self {
+        Self { server: Arc::default(), ..self.clone() }
+    }
+
+    /// Makes the logins that carry data go to the ssh server at this address: that of the far end, which has the host's name
+    /// with others.
+    pub(super) fn log_in_at(&self, server: SocketAddr) {
+        tracing::debug!(host = self.host, %server, "the host's name has several addresses");
+        let _ = self.server.set(server);
     }
 
     /// This shell, of whose commands nobody is shown the standard error.
@@ -224,7 +242,7 @@ impl RemoteShell {
             }
             login.choose(&mut local, self.knows_commands());
             if !login.may_ask() {
-                for option in &self.for_data {
+                for option in self.for_data.iter().chain(&self.connector()) {
                     local.args(["-o", option]);
                 }
             }
@@ -260,6 +278,17 @@ impl RemoteShell {
             release.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             release.status().is_ok_and(|status| status.success())
         })
+    }
+
+    /// Values of ssh's `-o` by which this program connects for it to the machine of the far end; none where that is not known, or
+    /// this program's file is not there any more. All that is configured for the name stays: keys of the host, tickets, blocks.
+    fn connector(&self) -> Vec<String> {
+        let program = std::env::current_exe().ok().filter(|program| program.is_file());
+        let (Some(server), Some(program)) = (self.server.get(), program.as_deref().and_then(Path::to_str)) else {
+            return Vec::new();
+        };
+        let command = format!("{} connect-for-ssh {}", quote(program), quote(&server.to_string())).replace('%', "%%");
+        vec![format!("ProxyCommand={command}"), "ProxyUseFdpass=yes".to_owned()]
     }
 
     /// Restricts OpenSSH to the address family that the user wants; an existing connection
@@ -315,7 +344,14 @@ impl RemoteShell {
         let written = self.host.rsplit_once('@').map_or(self.host.as_str(), |(_, name)| name);
         let is_indirect =
             ["proxyjump", "proxycommand"].into_iter().any(|key| value(key).is_some_and(|way| way != "none"));
-        Ok(ConfiguredHost { name: mapped.unwrap_or_else(|| written.to_owned()), is_indirect })
+        let connects_as_it_does =
+            !is_indirect && ["bindaddress", "bindinterface"].into_iter().all(|key| value(key).is_none());
+        let port = value("proxyusefdpass").and_then(|_| value("port")).filter(|_| connects_as_it_does);
+        Ok(ConfiguredHost {
+            name: mapped.unwrap_or_else(|| written.to_owned()),
+            is_indirect,
+            port: port.and_then(|port| port.parse().ok()),
+        })
     }
 
     /// Output of `ssh -G` for the host; `None` if the command is not OpenSSH or fails.

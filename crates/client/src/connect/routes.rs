@@ -35,6 +35,7 @@ use super::ahead::{Ahead, Need};
 use super::back::Back;
 use super::by_proxy::reach_by;
 use super::error::ConnectError;
+use super::machine::Machine;
 use super::race::{Delays, Expected, Next, Race};
 use super::reach::{CONNECT_TIMEOUT, connecting, pinned, reach};
 use super::through_ssh::Forwarder;
@@ -75,6 +76,8 @@ pub(super) struct Routes {
     pub(super) key: PublicKey,
     /// Identity (key) of this end.
     pub(super) identity: Arc<Identity>,
+    /// The machine of this name where the far end runs.
+    pub(super) machine: Machine,
     pub(super) family: Family,
     /// Route that the user has chosen.
     pub(super) via: Via,
@@ -411,7 +414,7 @@ impl Routes {
     fn reach(&self, number: u8, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
         let unanswered = |reason| ConnectError::DataPort { host: self.host.clone(), port: self.port, reason };
         let place = (self.host.as_str(), self.port);
-        reach(place, self.family, &self.socket_settings(number), stop, unanswered)
+        reach(place, &self.machine, self.family, &self.socket_settings(number), stop, unanswered)
     }
 
     /// Makes TCP connection `number` to the far end's port through `proxy`.

@@ -13,13 +13,13 @@
 //! the data is chosen by [`routes`](super::routes).
 
 use std::io::{self, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use icdc_link::{DEAD_AFTER, Inlet, Link, LinkControl, MessageWriter, WriterGuard, stdio_link};
 use icdc_protocol::message::{FarTask, Listening};
 use icdc_protocol::{Features, Message, Ports};
-use icdc_rate::connection_count::{SSH_CHANNEL, Window, needed_for};
+use icdc_rate::connection_count::{Window, needed_for};
 use icdc_stop::StopSignal;
 use icdc_tcp::{Egresses, Family, clock};
 use icdc_transfer::{Event, EventSink, Via as Route};
@@ -31,6 +31,7 @@ use super::ahead::{Ahead, Need};
 use super::back::Back;
 use super::error::ConnectError;
 use super::far_program::{FarProgram, GREETING_TIMEOUT, Program};
+use super::machine::{Machine, is_shared, with_port};
 use super::patient::PatientReader;
 use super::processes;
 use super::race::Expected;
@@ -114,21 +115,40 @@ pub(crate) struct LoginProperties {
     channel: Window,
     /// Whether the login was too fast to have been answered by hand.
     unattended: bool,
+    /// Time that the login took at a jump host; `None` if there is none.
+    at_jump_host: Option<Span>,
+    /// Time that the login took in all.
+    to_log_in: Span,
+    /// Address to which ssh has connected; `None` if that could not be observed, or is a jump host's.
+    address: Option<SocketAddr>,
+}
+
+/// What could be observed of ssh's connection.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// Round-trip time to the first host.
+    first: Span,
+    /// Number of chained logins: one more than there are jump hosts.
+    logins: u64,
+    address: SocketAddr,
 }
 
 impl LoginProperties {
-    /// Properties of a login that `took` this time from the start of ssh to the far end's answer.
-    /// `seen` is the round-trip time to the first host and the number of chained logins (jump
-    /// hosts); `None` if they could not be observed.
-    fn of(took: Span, seen: Option<(Span, u64)>) -> Self {
-        let round_trip = |logins: u64| took / (ROUND_TRIPS * logins.max(1));
-        match seen {
-            None => Self { round_trip: round_trip(1), channel: SSH_CHANNEL, unattended: false },
-            Some((first, logins)) => Self {
-                round_trip: if logins <= 1 { first } else { round_trip(logins).max(first) },
-                channel: channel(logins),
-                unattended: took <= (first * MOST_ROUND_TRIPS + COMPUTATION) * logins.max(1),
+    /// Properties of a login that `took` this time from the start of ssh to the far end's answer, and of whose connection this
+    /// was observed.
+    fn of(took: Span, seen: Option<Seen>) -> Self {
+        let (first, logins) = seen.map_or((None, 1), |seen| (Some(seen.first), seen.logins.max(1)));
+        let by_time = took / (ROUND_TRIPS * logins);
+        Self {
+            round_trip: match first {
+                Some(first) if logins == 1 => first,
+                _ => by_time.max(first.unwrap_or_default()),
             },
+            channel: channel(logins),
+            unattended: first.is_some_and(|first| took <= (first * MOST_ROUND_TRIPS + COMPUTATION) * logins),
+            at_jump_host: first.filter(|_| logins > 1).map(|first| first * ROUND_TRIPS_TO_LOG_IN),
+            to_log_in: took * ROUND_TRIPS_TO_LOG_IN / ROUND_TRIPS,
+            address: seen.filter(|_| logins == 1).map(|seen| seen.address),
         }
     }
 }
@@ -313,9 +333,10 @@ impl Starter {
     }
 }
 
-/// Round-trip time of ssh's connection, and the number of chained logins over it; `None` if the kernel does not tell.
-fn seen_by((connection, logins): (TcpStream, u64)) -> Option<(Span, u64)> {
-    Some((icdc_tcp::info(&connection).ok()?.min_rtt, logins))
+/// What the kernel tells of ssh's connection, over which `logins` go; `None` if it tells nothing.
+fn seen_by((connection, logins): (TcpStream, u64)) -> Option<Seen> {
+    let address = icdc_tcp::canonical(connection.peer_addr().ok()?);
+    Some(Seen { first: icdc_tcp::info(&connection).ok()?.min_rtt, logins, address })
 }
 
 /// Cache of the programs that an earlier run may have put on the far side; `None` if they cannot
@@ -332,8 +353,19 @@ enum ThroughSsh {
     Likely,
     /// Nothing is known of the host.
     Possible,
-    /// It must not, another route has worked, or the program has to be sent first.
+    /// It must not, or another route has worked.
     No,
+}
+
+impl ThroughSsh {
+    /// Expectation of a session whose user has chosen `via`, and of whose routes this is known.
+    fn of(via: &Via, expected: Expected) -> Self {
+        match (via, expected) {
+            (Via::Ssh, _) | (Via::Auto, Expected::Known(Route::Ssh) | Expected::JumpHost) => Self::Likely,
+            (Via::Auto, Expected::Nothing) => Self::Possible,
+            (Via::Auto | Via::Direct | Via::Back | Via::Proxy(_), _) => Self::No,
+        }
+    }
 }
 
 /// A far end that this end starts by ssh, and starts anew if it has ended; makes links to it.
@@ -460,6 +492,7 @@ impl SshFar {
     /// begin then as well where it is not known whether the port is open.
     fn start(&mut self) -> Result<(), ConnectError> {
         self.current = None;
+        self.starter.far.shell = self.starter.far.shell.anew();
         let identity = Identity::generate();
         let host = self.starter.configured_host()?;
         let known = self.known_route();
@@ -471,41 +504,50 @@ impl SshFar {
         let Starter { far, family, ports, via, egresses, events, stop, streams, limit, .. } = &self.starter;
         let (family, ports, via, egresses) = (*family, *ports, via.clone(), egresses.clone());
         let (events, stop) = (Arc::clone(events), stop.clone());
-        let by_path = {
-            let (streams, limit) = (*streams, *limit);
-            move |login: LoginProperties| {
-                streams.unwrap_or_else(|| needed_for(login.channel, login.round_trip, None, limit))
-            }
+        let (streams, limit) = (*streams, *limit);
+        let by_path = |login: LoginProperties| {
+            streams.unwrap_or_else(|| needed_for(login.channel, login.round_trip, None, limit))
         };
-        let named = *streams;
-        let connections_of = |known: &KnownRoute| named.unwrap_or(known.connections);
-        let by_ssh = match via {
-            // Of a program that has to be sent first, nothing can be started yet.
-            _ if self.starter.send_self => ThroughSsh::No,
-            Via::Ssh => ThroughSsh::Likely,
-            Via::Auto => match expected {
-                Expected::Known(Route::Ssh) | Expected::JumpHost => ThroughSsh::Likely,
-                Expected::Nothing => ThroughSsh::Possible,
-                Expected::Known(_) => ThroughSsh::No,
-            },
-            Via::Direct | Via::Back | Via::Proxy(_) => ThroughSsh::No,
-        };
+        // Of a program that has to be sent first, nothing can be started yet.
+        let by_ssh = if self.starter.send_self { ThroughSsh::No } else { ThroughSsh::of(&via, expected) };
         let forwarder = Forwarder::new(far.clone(), family, &events);
         if by_ssh == ThroughSsh::Likely && known.as_ref().is_some_and(|known| known.unattended) {
             forwarder.begin_with_first();
         }
-        let mut begin_ahead = |login: LoginProperties| match by_ssh {
-            ThroughSsh::Likely => {
-                forwarder.begin_ahead(known.as_ref().map_or_else(|| by_path(login), connections_of));
+        let shell = far.shell.clone();
+        let of_machine = |login: LoginProperties| login.address.filter(|_| shell.is_openssh() && !host.is_indirect);
+        let stay_there = |login: LoginProperties| {
+            let address = of_machine(login).filter(|address| family.admits(address.ip()));
+            if let (Some(address), Some(port)) = (address, host.port)
+                && by_ssh != ThroughSsh::No
+                && is_shared(&host.name, address)
+            {
+                shell.log_in_at(with_port(address, port));
             }
-            ThroughSsh::Possible if login.round_trip >= LONG => forwarder.begin_ahead(by_path(login).min(FEW)),
-            ThroughSsh::Possible | ThroughSsh::No => {}
+        };
+        let mut begin_ahead = |login: LoginProperties| {
+            stay_there(login);
+            if let Some(at_first) = login.at_jump_host {
+                forwarder.by_jump_host(at_first, login.to_log_in - at_first);
+            }
+            match by_ssh {
+                ThroughSsh::Likely => {
+                    let known = known.as_ref().filter(|_| streams.is_none());
+                    forwarder.begin_ahead(known.map_or_else(|| by_path(login), |known| known.connections));
+                }
+                ThroughSsh::Possible if login.round_trip >= LONG => forwarder.begin_ahead(by_path(login).min(FEW)),
+                ThroughSsh::Possible | ThroughSsh::No => {}
+            }
         };
         let Started { writer, inlet, end, key, port, running, login, took, .. } =
             self.starter.start_to_serve_beside(identity.public(), &mut begin_ahead)?;
         let connections = by_path(login);
         let planned = PlannedLogins { connections, unattended: login.unattended };
         let forwarder = forwarder.to(self.starter.far.clone(), port, planned);
+        if !login.unattended {
+            stay_there(login);
+        }
+        let machine = Machine::of_login(of_machine(login));
         let back = Back::new(&host.name, ports, family, writer, inlet);
         let ahead = Ahead::new(self.need, &egresses);
         let routes = Routes {
@@ -513,6 +555,7 @@ impl SshFar {
             port,
             key,
             identity: Arc::new(identity),
+            machine,
             family,
             via,
             egresses,
@@ -532,7 +575,7 @@ impl SshFar {
     fn known_route(&self) -> Option<KnownRoute> {
         let shell = &self.starter.far.shell;
         let may_recall = shell.is_openssh() && self.starter.via == Via::Auto;
-        may_recall.then(|| known_routes::recall(shell.host(), &known_routes::digest_of(shell.command()))).flatten()
+        may_recall.then(|| known_routes::recall(shell.host(), shell.command())).flatten()
     }
 
     /// Keeps the route that works, or that none does, for later runs.
@@ -561,15 +604,19 @@ impl SshFar {
 mod tests {
     use super::*;
 
+    fn seen(first: u64, logins: u64) -> Option<Seen> {
+        Some(Seen { first: Span::from_millis(first), logins, address: SocketAddr::from(([192, 0, 2, 1], 22)) })
+    }
+
     #[test]
     fn a_login_that_took_longer_than_the_network_needs_may_have_been_answered_by_hand() {
         let ms = Span::from_millis;
         let unattended = |took, seen| LoginProperties::of(ms(took), seen).unattended;
-        assert!(unattended(3_000, Some((ms(300), 1))));
-        assert!(unattended(250, Some((ms(0), 1))));
-        assert!(!unattended(6_000, Some((ms(300), 1))));
-        assert!(!unattended(2_000, Some((ms(1), 1))));
-        assert!(unattended(6_000, Some((ms(300), 2))), "by a jump host");
+        assert!(unattended(3_000, seen(300, 1)));
+        assert!(unattended(250, seen(0, 1)));
+        assert!(!unattended(6_000, seen(300, 1)));
+        assert!(!unattended(2_000, seen(1, 1)));
+        assert!(unattended(6_000, seen(300, 2)), "by a jump host");
         assert!(!unattended(100, None), "nothing is known of it");
     }
 
@@ -577,8 +624,8 @@ mod tests {
     fn the_round_trip_is_the_kernels_or_estimated_from_the_login() {
         let ms = Span::from_millis;
         let round_trip = |took, seen| LoginProperties::of(ms(took), seen).round_trip;
-        assert_eq!(round_trip(3_000, Some((ms(300), 1))), ms(300));
-        assert_eq!(round_trip(7_200, Some((ms(20), 2))), ms(300), "the host is far behind the jump host");
+        assert_eq!(round_trip(3_000, seen(300, 1)), ms(300));
+        assert_eq!(round_trip(7_200, seen(20, 2)), ms(300), "the host is far behind the jump host");
         assert_eq!(round_trip(3_600, None), ms(300));
     }
 }

@@ -96,6 +96,11 @@ impl Forwarder {
         self
     }
 
+    /// Expects each login to take the time `at_first` at a jump host, and then `behind` at the hosts behind it.
+    pub(super) fn by_jump_host(&self, at_first: Span, behind: Span) {
+        self.opener.logins.by_jump_host(at_first, behind);
+    }
+
     /// Begins logins before the far end has answered, up to this number in all. They log in and start the program there,
     /// and wait for its port.
     pub(super) fn begin_ahead(&self, connections: u8) {
@@ -256,9 +261,7 @@ impl Opener {
     /// key meanwhile.
     fn open_early(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         let far = FarProgram { shell: self.far.shell.quiet(), ..self.far.clone() };
-        let mut turn = Some(self.logins.await_turn(stop)?);
-        let opened = Self { far, ..self.clone() }.open(Login::OfItsOwn, stop, || drop(turn.take()));
-        drop(turn);
+        let (_, opened) = Self { far, ..self.clone() }.open_once_in_turn(stop)?;
         match opened {
             Err(error) if !stop.is_requested() => {
                 tracing::debug!("a login beside the first one has failed: {error}");
@@ -274,11 +277,7 @@ impl Opener {
     fn open_in_turn(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         let mut attempt = 1;
         loop {
-            let mut turn = Some(self.logins.await_turn(stop)?);
-            let login = turn.as_ref().map_or(Login::OfItsOwn, |turn| turn.login);
-            // A server's limit counts logins that are not authenticated yet.
-            let opened = self.open(login, stop, || drop(turn.take()));
-            drop(turn);
+            let (login, opened) = self.open_once_in_turn(stop)?;
             match opened {
                 Ok(carrier) => return Ok(carrier),
                 Err(_) if stop.is_requested() => return Err(ConnectError::Interrupted),
@@ -299,6 +298,16 @@ impl Opener {
                 }
             }
         }
+    }
+
+    /// Opens one connection when fewer logins than the limit are running, in one attempt; returns which kind of login that
+    /// was, and its outcome.
+    fn open_once_in_turn(&self, stop: &StopSignal) -> Result<(Login, Result<Carrier, ConnectError>), ConnectError> {
+        let turn = self.logins.await_turn(stop)?;
+        let (login, mut turn) = (turn.login, Some(turn));
+        // A server's limit counts logins that are not authenticated yet.
+        let opened = self.open(login, stop, || drop(turn.take()));
+        Ok((login, opened))
     }
 
     /// Logs in by ssh once, starts a forwarding far end there and waits until it forwards to the

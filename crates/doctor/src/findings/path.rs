@@ -3,7 +3,7 @@
 use icdc_units::{ByteCount, Rate, Ratio, Span};
 
 use super::finding::{Finding, Severity};
-use crate::probe::{Burst, Capacity, Loss, PathFacts};
+use crate::probe::{Burst, Capacity, Loss, PathFacts, RememberedRoute};
 use crate::sysctl;
 use crate::{Aim, HostFacts};
 
@@ -30,7 +30,15 @@ pub(super) fn judge(path: &PathFacts, host: &HostFacts, aim: Aim) -> Vec<Finding
             measured.burst.zip(shape).map(|(measured, shape)| burst(measured, shape, path, host)),
             unmeasured(path),
         ];
-    findings.into_iter().flatten().chain(routes(path)).collect()
+    findings.into_iter().flatten().chain(path.remembered.map(remembered)).chain(routes(path)).collect()
+}
+
+/// Finding that tells what copies remember.
+fn remembered(RememberedRoute { name, connections, login, .. }: RememberedRoute) -> Finding {
+    const WHY: &str = "copies try it beside the port from the start; icdc doctor --paths --clear HOST forgets it";
+    let found =
+        format!("data last went by the route {name}, connections {connections}, {login} until icdc there answered");
+    Finding::path("path.remembered", Severity::Ok, found, WHY)
 }
 
 /// A finding for each route. Copies take the first one that works.
@@ -218,6 +226,7 @@ mod tests {
             address: None,
             mtu: Some(ByteCount::new(1500)),
             routes: Vec::new(),
+            remembered: None,
             through_ssh: false,
             measured,
             trouble: None,
