@@ -37,6 +37,9 @@ pub struct KnownRoute {
     pub login_ms: u64,
     /// Whether the login needed no answer by hand.
     pub unattended: bool,
+    /// Whether several ssh servers share the host's name.
+    #[serde(default)]
+    pub is_shared: bool,
     /// Time at which it worked, in seconds since 1970.
     pub seen: u64,
 }
@@ -164,7 +167,8 @@ mod tests {
 
     fn route(host: &str, via: Via, seen: u64) -> KnownRoute {
         let (ssh, connections) = (digest_of("ssh"), 16);
-        KnownRoute { host: host.to_owned(), ssh, via, connections, login_ms: 2400, unattended: true, seen }
+        let (login_ms, unattended, is_shared) = (2400, true, false);
+        KnownRoute { host: host.to_owned(), ssh, via, connections, login_ms, unattended, is_shared, seen }
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //!
 //! - [`Mode::KernelPaced`], where an algorithm that finds it (`bbr`, `icdc`) is in use: the first
 //!   connection's congestion control; the others take what it leaves ([`sharing`](crate::sharing)).
+//!   Of connections that take several ways, by several network cards, each way has a first one.
 //! - [`Mode::Bundle`], where the kernel's own algorithm is in use on a long path: all connections,
 //!   steered as one ([`bundle`](crate::bundle)).
 //! - [`Mode::PerConnection`], where the user has named another algorithm, the path is short, or
@@ -83,6 +84,9 @@ pub struct Setup {
 pub struct ConnectionInfo {
     /// Number of the connection, which no other connection of the transfer has had.
     pub number: Number,
+    /// Number of the connection that leads those which take the same way, between the same addresses: the lowest one; its own for
+    /// the leading one itself.
+    pub lead: Number,
     /// State of the connection's socket; `None` where it is not TCP.
     pub tcp: Option<TcpState>,
 }
@@ -139,8 +143,8 @@ pub struct Observed<'a> {
 pub enum Action {
     /// Set the ceiling of a connection; `None` for none.
     SetCeiling(Number, Option<Rate>),
-    /// Let the connections after the first take blocks from now on.
-    Open,
+    /// Let this connection, one after the first, take blocks from now on.
+    Open(Number),
     /// Open further connections, up to this number in all.
     WantConnections(u64),
     /// End this connection: it would be done much later than if others sent what it owes.
@@ -186,8 +190,8 @@ pub struct Controller {
     mode: Mode,
     ceilings: Ceilings,
     processors: Processors,
-    /// Numbers of the connections in use.
-    connections: Vec<Number>,
+    /// Numbers of the connections in use, each with that of the one that leads its way.
+    connections: BTreeMap<Number, Number>,
     /// Ceilings that are set, by the number of the connection.
     set: BTreeMap<Number, Option<Rate>>,
     /// Time at which processors and last blocks are checked next.
@@ -205,7 +209,7 @@ impl Controller {
     pub fn new(mode: Mode, setup: Setup, mut ceilings: Ceilings) -> Self {
         let key_pauses = ceilings.key.take_if(|key| key.is_zero()).is_some();
         let processors = Processors::new(setup.processors);
-        let (connections, set) = (vec![FIRST], BTreeMap::new());
+        let (connections, set) = (BTreeMap::from([(FIRST, FIRST)]), BTreeMap::new());
         let last_blocks = LastBlocks::default();
         let next_watch = Time::ORIGIN;
         let paused = None;
@@ -230,12 +234,15 @@ impl Controller {
         if self.key_pauses { Some(Rate::ZERO) } else { self.ceilings.key }
     }
 
-    /// Adds a connection, before it sends; returns the changes of the connections' ceilings.
-    pub fn on_joined(&mut self, number: Number) -> Vec<Action> {
-        if !self.connections.contains(&number) {
-            self.connections.push(number);
+    /// Adds a connection, before it sends, with the one that leads its way; returns the changes of the connections' ceilings, and
+    /// whether it may take blocks at once.
+    pub fn on_joined(&mut self, number: Number, lead: Number) -> Vec<Action> {
+        self.connections.insert(number, lead);
+        let mut actions = self.share_out();
+        if let Mode::KernelPaced(paced) = &mut self.mode {
+            actions.extend(paced.opens(&self.connections).map(Action::Open));
         }
-        self.share_out()
+        actions
     }
 
     /// Decides anew, by the state of the transfer at `now`, which ceilings the connections get, and
@@ -256,8 +263,8 @@ impl Controller {
         let blocks_wait = pending.blocks_wait && self.paused.is_none();
         let first = connections.iter().find(|info| info.number == FIRST).and_then(|info| info.tcp);
         actions.extend(self.on_ring(ring, first.map_or(Span::ZERO, |tcp| tcp.round_trip)));
-        self.connections = connections.iter().map(|info| info.number).collect();
-        self.set.retain(|number, _| self.connections.contains(number));
+        self.connections = connections.iter().map(|info| (info.number, info.lead)).collect();
+        self.set.retain(|number, _| self.connections.contains_key(number));
         let next = match &mut self.mode {
             Mode::Bundle(bundle) if now < bundle.next_update() => bundle.next_update(),
             Mode::Bundle(bundle) => {
@@ -265,9 +272,10 @@ impl Controller {
                 bundle.next_update()
             }
             Mode::KernelPaced(paced) => {
-                let opens = paced.on_tick(now, connections, first, blocks_wait);
+                paced.on_tick(now, connections, blocks_wait);
+                let opens: Vec<_> = paced.opens(&self.connections).map(Action::Open).collect();
                 actions.extend(self.share_out());
-                actions.extend(opens.then_some(Action::Open));
+                actions.extend(opens);
                 now + TICK
             }
             Mode::PerConnection => {
@@ -315,29 +323,27 @@ impl Controller {
     /// New ceilings of connections, each a share of the lowest ceiling; none for a bundle, which
     /// has its own shares.
     fn share_out(&mut self) -> Vec<Action> {
-        let left_to_others = match &self.mode {
-            Mode::KernelPaced(paced) => paced.left_to_others(),
-            Mode::PerConnection => Share::Anything,
+        let paced = match &self.mode {
+            Mode::KernelPaced(paced) => Some(paced),
+            Mode::PerConnection => None,
             Mode::Bundle(_) => return Vec::new(),
         };
+        let mut ways: BTreeMap<Number, Vec<Number>> = BTreeMap::new();
+        for (number, lead) in &self.connections {
+            // Without a rate that one of them finds, all are alike.
+            ways.entry(if paced.is_some() { *lead } else { FIRST }).or_default().push(*number);
+        }
         let limit =
             if self.setup.is_local { self.ceilings.asked() } else { self.ceilings.lowest().map(|limit| limit.rate) };
-        let others = (self.connections.len() as u64).saturating_sub(1);
-        let left = match left_to_others {
-            Share::Rate(left) => Some(left / others.max(1)),
-            Share::Nothing | Share::Anything => None,
-        };
-        // A connection that takes no blocks yet needs no ceiling.
-        let are_open = left_to_others != Share::Nothing;
-        let fair = limit.map(|limit| limit / (others + 1)).filter(|_| are_open);
-        let each = [fair, left].into_iter().flatten().min().map(|each| each.max(LEAST_CEILING));
-        let first = limit.map(|limit| (limit - each.unwrap_or(Rate::ZERO) * others).max(LEAST_CEILING));
+        let of_way = limit.map(|limit| limit / ways.len() as u64);
         let mut actions = Vec::new();
-        for number in self.connections.iter().filter(|number| are_open || **number == FIRST) {
-            let ceiling = if *number == FIRST { first } else { each };
-            if self.set.get(number).copied().flatten() != ceiling {
-                self.set.insert(*number, ceiling);
-                actions.push(Action::SetCeiling(*number, ceiling));
+        for (lead, connections) in ways {
+            let left = paced.map_or(Share::Anything, |paced| paced.left_to_others(lead));
+            for (number, ceiling) in shares(lead, &connections, of_way, left) {
+                if self.set.get(&number).copied().flatten() != ceiling {
+                    self.set.insert(number, ceiling);
+                    actions.push(Action::SetCeiling(number, ceiling));
+                }
             }
         }
         actions
@@ -421,6 +427,23 @@ impl Controller {
             Mode::KernelPaced(_) | Mode::PerConnection => None,
         }
     }
+}
+
+/// Ceilings of the connections of a way that may take blocks, of which `left` is left to those after the one that leads it:
+/// shares of the way's ceiling `limit`.
+fn shares(lead: Number, connections: &[Number], limit: Option<Rate>, left: Share) -> Vec<(Number, Option<Rate>)> {
+    let others = (connections.len() as u64).saturating_sub(1);
+    // A connection that takes no blocks yet needs no ceiling.
+    let are_open = left != Share::Nothing;
+    let left = match left {
+        Share::Rate(left) => Some(left / others.max(1)),
+        Share::Nothing | Share::Anything => None,
+    };
+    let fair = limit.map(|limit| limit / (others + 1)).filter(|_| are_open);
+    let each = [fair, left].into_iter().flatten().min().map(|each| each.max(LEAST_CEILING));
+    let first = limit.map(|limit| (limit - each.unwrap_or(Rate::ZERO) * others).max(LEAST_CEILING));
+    let taking = connections.iter().filter(|number| are_open || **number == lead);
+    taking.map(|number| (*number, if *number == lead { first } else { each })).collect()
 }
 
 /// Updates a bundle; returns the actions that follow, its members' new ceilings among them.

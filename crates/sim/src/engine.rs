@@ -329,7 +329,11 @@ impl<O: Observer> Engine<'_, O> {
         let of_bundle = |lane: &Lane| lane.bundle == Some(number) && lane.phase == Phase::Running;
         let connections: Vec<_> = (self.lanes.iter().enumerate())
             .filter(|(_, lane)| of_bundle(lane))
-            .map(|(index, lane)| ConnectionInfo { number: index as Number, tcp: Some(lane.sender.observe(now)) })
+            .map(|(index, lane)| ConnectionInfo {
+                number: index as Number,
+                lead: controller::FIRST,
+                tcp: Some(lane.sender.observe(now)),
+            })
             .collect();
         let background = self.lanes.iter().any(|lane| lane.bundle == Some(number) && lane.background);
         let controller = self.controllers.entry(number).or_insert_with(|| steered_as_one(background));
@@ -340,7 +344,7 @@ impl<O: Observer> Engine<'_, O> {
             match action {
                 Action::SetCeiling(index, ceiling) => self.lanes[usize::from(index)].sender.set_ceiling(ceiling),
                 Action::WantConnections(wanted) => self.open(number, wanted as usize - connections.len(), now),
-                Action::Open | Action::Retire(_) | Action::Paced(_) => {}
+                Action::Open(_) | Action::Retire(_) | Action::Paced(_) => {}
             }
         }
         next

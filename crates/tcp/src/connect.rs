@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::egress::{BIND, BIND_TO_DEVICE, Egress, EgressError, Refused};
 use crate::patience::{Patience, is_cancelled};
-use crate::race::{Failure, NoConnection, race};
+use crate::race::{Failure, NoConnection, STAGGER, race};
 use crate::socket_settings::SocketSettings;
 use crate::{Family, clock};
 
@@ -159,8 +159,8 @@ pub fn connect_with<'a>(
     let deadline = clock::now() + timeout;
     let resolved = resolve(host, port, patience)?;
     let of_egress = settings.egress.map_or(Family::Any, Egress::family);
-    let admits = |address: &SocketAddr| family.admits(address.ip()) && of_egress.admits(address.ip());
-    let (admitted, others): (Vec<_>, Vec<_>) = resolved.into_iter().partition(admits);
+    let (admitted, others): (Vec<_>, Vec<_>) =
+        resolved.into_iter().partition(|address| is_admitted(address, family, settings));
     if admitted.is_empty() {
         let addresses = others.iter().map(SocketAddr::ip).collect();
         let family = family.and(of_egress).unwrap_or(of_egress);
@@ -170,9 +170,9 @@ pub fn connect_with<'a>(
     race_to(host, admitted, (timeout, deadline), patience.cancel, settings)
 }
 
-/// Connects as [`connect_with`] to the machine that has the address `near`, behind a name that several may share: first to that
-/// address, and to the name's addresses of the other family, which may be the same machine's. A name that cannot be resolved does
-/// not matter.
+/// Connects as [`connect_with`] to the machine that has the address `near`, behind a name that several
+/// may share: to that address, or to the name's addresses of the other family, which may be the same
+/// machine's. They are left out where they cannot be had soon.
 ///
 /// # Errors
 /// See [`ConnectError`].
@@ -185,15 +185,17 @@ pub fn connect_near<'a>(
 ) -> Result<TcpStream, ConnectError> {
     let patience = patience.into();
     let deadline = clock::now() + patience.timeout;
-    let is_admitted = |address: &SocketAddr| {
-        address.is_ipv6() != near.is_ipv6()
-            && family.admits(address.ip())
-            && settings.egress.is_none_or(|egress| egress.family().admits(address.ip()))
-    };
-    let resolved = resolve(host, near.port(), Patience { timeout: patience.timeout / 2, ..patience });
-    let others = resolved.unwrap_or_default().into_iter().filter(is_admitted);
+    let soon = Patience { timeout: patience.timeout.min(STAGGER), ..patience };
+    let resolved = resolve(host, near.port(), soon).unwrap_or_default().into_iter();
+    let others = resolved.filter(|other| other.is_ipv6() != near.is_ipv6() && is_admitted(other, family, settings));
     let addresses = iter::once(near).chain(others).collect();
     race_to(host, addresses, (patience.timeout, deadline), patience.cancel, settings)
+}
+
+/// Whether the user's family, and that of the socket's egress, admit the address.
+fn is_admitted(address: &SocketAddr, family: Family, settings: &SocketSettings<'_>) -> bool {
+    let of_egress = settings.egress.map_or(Family::Any, Egress::family);
+    family.admits(address.ip()) && of_egress.admits(address.ip())
 }
 
 /// Connects as [`connect_with`], but to these addresses without resolving; `host` is the name in

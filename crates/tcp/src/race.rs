@@ -22,7 +22,7 @@ use crate::socket_settings::SocketSettings;
 
 /// Time between the starts of two attempts (RFC 8305 section 8: "Connection Attempt Delay", 250
 /// ms).
-const STAGGER: Span = Span::from_millis(250);
+pub(crate) const STAGGER: Span = Span::from_millis(250);
 
 /// Failed attempt to connect to one address: the system call and its error.
 #[derive(Debug)]

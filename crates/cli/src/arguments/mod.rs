@@ -136,7 +136,7 @@ pub(crate) enum Command {
     /// What ssh starts: one transfer over standard input and output
     #[command(hide = true)]
     FarEnd,
-    /// What ssh starts to be connected to one of several machines with a name
+    /// What ssh starts to get a connection to one machine of those that share a name
     #[command(hide = true)]
     ConnectForSsh {
         /// Address and port of the ssh server

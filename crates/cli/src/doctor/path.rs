@@ -26,7 +26,7 @@ pub(super) fn measure(
     console: &Console,
     troubles: &mut Troubles,
 ) -> PathFacts {
-    // A run of the probe remembers its own route.
+    // Before the runs, which remember their own route.
     let remembered = remembered(target, connection);
     let routes = match routes(target, connection, stop, console) {
         Ok(routes) => routes,

@@ -142,6 +142,7 @@ mod tests {
             connections: 16,
             login_ms: 2420,
             unattended: true,
+            is_shared: false,
             seen: NOW - 7200,
         };
         let old = KnownRoute {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::support::daemon::Daemon;
 use crate::support::network::{Host, Pair};
 use crate::support::relay::Relay;
-use crate::support::{Ended, MIB, Site, Start, assert_same, data, has_program, skip};
+use crate::support::{Ended, MIB, Site, Start, assert_same, data, has_program, skip, succeed};
 
 const SIZE: u64 = 48 * MIB + 5;
 /// The far host answers nothing that it has not asked for.
@@ -68,6 +68,26 @@ fn a_copy_leaves_by_each_device_and_from_each_address() {
     for (mut copy, used) in [(by_none, 0), (by_one, 1)] {
         let (ended, carried) = carried(&hosts, || copy.run());
         assert!(carried[used] > SIZE && carried[1 - used] < SIZE / 20, "{carried:?} of {used}: {ended}");
+    }
+}
+
+#[test]
+fn each_device_has_a_connection_that_finds_its_rate() {
+    let Some(hosts) = Pair::with_two_cables() else { return };
+    let site = Site::new();
+    let daemon = daemon(&hosts, &site);
+    for (host, device) in
+        [&hosts.near, &hosts.far].into_iter().flat_map(|host| Host::DEVICES.map(|device| (host, device)))
+    {
+        let shape =
+            ["qdisc", "add", "dev", device, "root", "tbf", "rate", "100mbit", "burst", "64kb", "latency", "50ms"];
+        succeed(host.command("tc").args(shape));
+    }
+    for (from, to) in [("here", daemon.location("pushed")), (&daemon.location("there"), "pulled".to_owned())] {
+        let copy = site.copy(&["-W", "--compress", "never", "--cc", "icdc", "--bind", "eth0,eth1", from, &to]);
+        let ended = by_both(&hosts, from, || hosts.near.run(&copy).run());
+        let first = ended.all("connected").next().unwrap()["congestion"].as_str().unwrap().to_owned();
+        assert!(from != "here" || first.contains("icdc"), "{ended}");
     }
 }
 

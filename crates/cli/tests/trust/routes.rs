@@ -570,7 +570,10 @@ fn the_doctor_tells_what_is_remembered_of_a_host_also_if_it_does_not_answer() {
     let doctor = |words: &[&str]| site.icdc(&[&["doctor", "--ssh", &ssh, HERE], words].concat()).run().expect_code(3);
     let ended = doctor(&["--json"]);
     let remembered = &ended.events[0]["path"]["remembered_route"];
-    assert!(remembered["via"] == "direct" && remembered["login_seconds"].as_f64() < Some(60.0), "{ended}");
+    assert!(
+        remembered["via"] == "direct" && remembered["age_seconds"].as_u64().is_some_and(|age| age < 600),
+        "{ended}"
+    );
     let ended = doctor(&[]);
     assert!(ended.text.contains("data last went by the route direct"), "{ended}");
 }
@@ -580,18 +583,19 @@ fn data_goes_to_the_machine_where_the_far_end_is_though_the_name_leads_to_anothe
     let site = Site::new();
     let Some((hosts, sshd)) = Sshd::beyond_firewalls(&site) else { return };
     site.directory("bin");
-    // The name leads to the far host once, and then to the near one, where nobody listens.
-    let rotating = format!(
-        "case \"$*\" in *-G*|*BatchMode=yes*) exec {0} -o HostName={1} \"$@\";; esac\nexec {0} \"$@\"",
-        sshd.command,
-        hosts.near.address()
-    );
-    let ssh = site.program("bin/ssh", &rotating);
+    // The name leads to the far host for the first login, and then to the near one, where nobody listens.
+    let (far, near) = (&sshd.command, format!("{} -o HostName={}", sshd.command, hosts.near.address()));
+    let rotating = |of_its_own: &str| {
+        let cases = format!("*' -G '*|*PermitLocalCommand=no*) exec {near} \"$@\";; *BatchMode=yes*) {of_its_own};;");
+        site.program("bin/ssh", &format!("case \" $* \" in {cases} esac\nexec {far} \"$@\""))
+    };
+    let ssh = rotating(&format!("exec {near} \"$@\""));
     data::file(&site.path("file"), 9 * MIB, 3);
     let copy = |options: &[&str], name: &str| {
         let copy = site.copy(&["--ssh", &ssh, "--streams", "3"]);
         let mut copy = hosts.near.run(&copy);
-        copy.args(options).arg("file").arg(format!("far:{}", site.path(name).display()));
+        // A shell that runs nothing is not needed.
+        copy.args(options).arg("file").arg(format!("far:{}", site.path(name).display())).env("SHELL", "/bin/false");
         let ended = copy.run().expect_code(0);
         assert_same(&site.path("file"), &site.path(name));
         ended
@@ -599,7 +603,12 @@ fn data_goes_to_the_machine_where_the_far_end_is_though_the_name_leads_to_anothe
     let ended = copy(&[], "directly");
     assert_eq!(ended.all("route").next().unwrap()["via"], "direct", "{ended}");
     hosts.far.firewall(FIREWALL);
-    let ended = copy(&["--via", "ssh"], "by-ssh");
-    by_ssh(&ended, 3);
+    by_ssh(&copy(&["--via", "ssh"], "by-ssh"), 3);
+    // What is known of another route does not lead elsewhere, either.
+    by_ssh(&copy(&[], "by-search"), 3);
+    assert_eq!(rotating("echo 'Permission denied' >&2; exit 255"), ssh);
+    let ended = copy(&["--via", "ssh"], "attended");
+    by_ssh(&ended, 1);
+    assert!(ended.stderr.contains("answered by hand"), "{ended}");
     assert_no_leftovers(site.root());
 }

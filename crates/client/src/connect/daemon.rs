@@ -112,6 +112,7 @@ impl DaemonFar {
             _ => {
                 events(connecting(&self.address.host, self.address.port));
                 self.ahead.end();
+                self.address.machine.begin_anew();
                 self.address.first(&self.identity, self.key, &self.ahead, &self.stop)
             }
         }
@@ -197,7 +198,7 @@ impl Address {
     ) -> Result<Link, ConnectError> {
         let stream = self.stream(0, stop)?;
         ahead.begin_beside(&stream, self.egresses.connections(), self.maker());
-        self.pinned(stream, identity, key, stop)
+        self.pinned(stream, identity, key, stop).inspect_err(|_| self.machine.forget())
     }
 
     /// Makes a link of a connection to the daemon, if it proves to hold `key`.
@@ -225,9 +226,6 @@ impl Address {
             return reach_by(proxy, (host, port), self.family, &settings, stop);
         }
         let unanswered = |reason| ConnectError::DaemonPort { host: host.clone(), port, reason };
-        if number == 0 {
-            self.machine.forget();
-        }
         reach((host, port), &self.machine, self.family, &settings, stop, unanswered)
     }
 

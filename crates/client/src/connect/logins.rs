@@ -28,11 +28,11 @@ use super::remote_shell::Login;
 const MAX_LOGINS: usize = 9;
 /// Maximum number of dropped logins of one session that are tried again.
 const MAX_DROPS: u32 = 24;
-/// Part of the measured times of a login after which another one follows it.
+/// Time after which a login follows another one by way of a jump host, of the longer time that it is estimated to take at one of the
+/// two servers. Chosen: computation is not in the estimate.
 const MARGIN: Ratio = Ratio::new(9, 8);
 
-/// Limiter of concurrent ssh logins to one server, or by way of others to it. It halves its limit when the server drops a
-/// login, fails all that wait after a permanent failure, and remembers which kind of login works.
+/// Limiter of concurrent ssh logins to a host, also by way of jump hosts. It halves its limit when a server drops a login, fails all that wait after a permanent failure, and remembers which kind of login works.
 #[derive(Default)]
 pub(super) struct Logins {
     state: Mutex<LoginState>,
@@ -43,7 +43,7 @@ pub(super) struct Logins {
 struct LoginState {
     /// Times at which the logins that are running were begun, in order.
     running: VecDeque<Time>,
-    /// Maximum number of logins that may run at once at one server.
+    /// Maximum number of logins that may run at once at a server.
     most: usize,
     /// Time after which another login may follow one that is still running, where each passes two servers or more.
     follows_after: Option<Span>,
@@ -167,11 +167,13 @@ impl Logins {
         }
     }
 
-    /// Records that the server has dropped a login, and halves the limit; true if another attempt
+    /// Records that a server has dropped a login, and halves the limit; true if another attempt
     /// is allowed.
     pub(super) fn record_drop(&self) -> bool {
         let mut state = self.state();
         state.most = (state.most / 2).max(1);
+        // The estimate of the time at the jump host may be wrong.
+        state.follows_after = None;
         state.drops += 1;
         state.drops <= MAX_DROPS
     }
@@ -198,7 +200,7 @@ impl Drop for Turn<'_> {
             state.running.remove(place);
         }
         drop(state);
-        self.logins.freed.notify_one();
+        self.logins.freed.notify_all();
     }
 }
 

@@ -5,53 +5,65 @@
 //! there, too. Addresses of the other family may be that machine's own, and are tried for the first
 //! connection beside ssh.
 
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use icdc_tcp::{Family, Patience, SocketSettings};
+use icdc_tcp::{ConnectError, Egress, Family, Patience, SocketSettings};
 use icdc_units::Span;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
-/// Time limit of a connection for ssh: that of the logins that have none of their own.
-const CONNECT_TIMEOUT: Span = Span::from_secs(30);
-/// Time limit for a name to be resolved once more.
+/// Time limit for the name's other addresses beside one that is known.
 const RESOLVE_TIMEOUT: Span = Span::from_secs(2);
 
 /// The machine that a session is on, behind a name that may be that of several; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Machine(Arc<Mutex<Known>>);
 
-/// What is known of a machine's address; its port does not matter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Known {
-    #[default]
-    Nothing,
-    /// ssh has logged in at this address.
-    ByLogin(SocketAddr),
-    /// A connection of the session has reached it there.
-    Reached(SocketAddr),
+/// Addresses of a machine, as far as they are known; their ports do not matter.
+#[derive(Debug, Default)]
+struct Known {
+    /// Address at which ssh has logged in.
+    of_login: Option<SocketAddr>,
+    /// Address at which an earlier session has reached it.
+    before: Option<SocketAddr>,
+    /// Addresses at which connections of the session have reached it, one of a family.
+    reached: Vec<SocketAddr>,
+}
+
+/// Where a connection is to go.
+enum Aim {
+    /// To this address, where the session is.
+    Only(SocketAddr),
+    /// To this address, or to the name's addresses of the other family.
+    Near(SocketAddr),
+    /// To any address of the name.
+    Anywhere,
 }
 
 impl Machine {
     /// The machine at which ssh has logged in; `None` if that is not known.
     pub(super) fn of_login(address: Option<SocketAddr>) -> Self {
-        Self(Arc::new(Mutex::new(address.map_or(Known::Nothing, Known::ByLogin))))
+        Self(Arc::new(Mutex::new(Known { of_login: address, ..Known::default() })))
     }
 
-    /// Forgets the machine: another session begins, wherever the name leads.
+    /// Begins another session: it is tried with the machine of the one before, which may have gone.
+    pub(super) fn begin_anew(&self) {
+        let mut known = self.lock();
+        known.before = known.reached.first().copied();
+        known.reached.clear();
+    }
+
+    /// Forgets where a connection has led whose peer was not who it should be.
     pub(super) fn forget(&self) {
-        self.set(Known::Nothing);
+        let mut known = self.lock();
+        (known.before, known.reached) = (None, Vec::new());
     }
 
-    fn set(&self, known: Known) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connects to a port of the machine, whose name is `host`, or of any with this name if nothing is known of it, which
-    /// is the machine from then on.
+    /// Connects to a port of the machine, whose name is `host`, or of any with this name if nothing is
+    /// known of it; the one that is reached is the machine from then on.
     ///
     /// # Errors
     /// See [`icdc_tcp::ConnectError`].
@@ -61,58 +73,56 @@ impl Machine {
         family: Family,
         patience: Patience<'_>,
         settings: &SocketSettings<'_>,
-    ) -> Result<TcpStream, icdc_tcp::ConnectError> {
-        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_egress = settings.egress.map_or(Family::Any, icdc_tcp::Egress::family);
-        let is_admitted = |address: &SocketAddr| family.admits(address.ip()) && of_egress.admits(address.ip());
-        let stream = match known {
-            Known::Reached(address) if is_admitted(&address) => {
-                icdc_tcp::connect_any(host, vec![with_port(address, port)], patience, settings)?
-            }
-            Known::ByLogin(address) if is_admitted(&address) => {
-                icdc_tcp::connect_near(host, with_port(address, port), family, patience, settings)?
-            }
-            Known::Nothing | Known::ByLogin(_) | Known::Reached(_) => {
-                icdc_tcp::connect_with(host, port, family, patience, settings)?
-            }
+    ) -> Result<TcpStream, ConnectError> {
+        let of_egress = settings.egress.map_or(Family::Any, Egress::family);
+        let connected = match self.aim(|address| family.admits(address.ip()) && of_egress.admits(address.ip())) {
+            Aim::Only(address) => icdc_tcp::connect_any(host, vec![with_port(address, port)], patience, settings),
+            Aim::Near(address) => icdc_tcp::connect_near(host, with_port(address, port), family, patience, settings),
+            Aim::Anywhere => icdc_tcp::connect_with(host, port, family, patience, settings),
         };
-        if let (Known::Nothing | Known::ByLogin(_), Ok(peer)) = (known, stream.peer_addr()) {
-            self.set(Known::Reached(peer));
+        let mut known = self.lock();
+        match &connected {
+            Ok(stream) => {
+                let peer = stream.peer_addr().ok();
+                let is_new = |peer: &SocketAddr| known.reached.iter().all(|other| other.is_ipv6() != peer.is_ipv6());
+                let new = peer.filter(is_new);
+                known.reached.extend(new);
+            }
+            Err(_) => known.before = None,
         }
-        Ok(stream)
+        drop(known);
+        connected
+    }
+
+    /// Where a connection is to go whose addresses must be such that `is_admitted`.
+    fn aim(&self, is_admitted: impl Fn(&SocketAddr) -> bool) -> Aim {
+        let known = self.lock();
+        let near = || known.of_login.or(known.before).filter(&is_admitted);
+        known
+            .reached
+            .iter()
+            .copied()
+            .find(&is_admitted)
+            .map(Aim::Only)
+            .or_else(|| near().map(Aim::Near))
+            .unwrap_or(Aim::Anywhere)
     }
 }
 
 /// The address with another port.
-pub(super) fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address.set_port(port);
     address
 }
 
-/// Whether the name has another address than this one.
+/// Whether the name has another address of the same family than this one, or perhaps has.
 pub(super) fn is_shared(name: &str, address: SocketAddr) -> bool {
-    let patience = Patience::from(RESOLVE_TIMEOUT);
-    let others = |found: Vec<SocketAddr>| {
-        found.iter().any(|other| icdc_tcp::canonical(*other).ip() != icdc_tcp::canonical(address).ip())
+    let is_other = |other: &SocketAddr| {
+        let other = icdc_tcp::canonical(*other);
+        other.is_ipv6() == address.is_ipv6() && other.ip() != address.ip()
     };
-    icdc_tcp::resolve(name, address.port(), patience).is_ok_and(others)
-}
-
-/// Connects to `address` and passes the socket to ssh over `output`: with `ProxyUseFdpass`, ssh takes it for its own.
-///
-/// # Errors
-/// It cannot connect, or nobody takes the socket.
-pub fn connect_for_ssh(address: SocketAddr, output: impl AsFd) -> io::Result<()> {
-    let host = address.ip().to_string();
-    let patience = Patience::from(CONNECT_TIMEOUT);
-    let stream =
-        icdc_tcp::connect_any(&host, vec![address], patience, &SocketSettings::default()).map_err(io::Error::other)?;
-    let descriptors = [stream.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-    rustix::net::sendmsg(output, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::NOSIGNAL)?;
-    Ok(())
+    icdc_tcp::resolve(name, address.port(), Patience::from(RESOLVE_TIMEOUT))
+        .map_or_else(|error| matches!(error, ConnectError::ResolveTimedOut { .. }), |found| found.iter().any(is_other))
 }
 
 #[cfg(test)]
@@ -121,31 +131,50 @@ mod tests {
 
     use super::*;
 
+    /// Address to which a connection to this name leads.
+    fn reached_by(machine: &Machine, name: &str, port: u16) -> String {
+        let patience = Patience::from(RESOLVE_TIMEOUT);
+        let stream = machine.connect((name, port), Family::V4, patience, &SocketSettings::default()).unwrap();
+        stream.peer_addr().unwrap().ip().to_string()
+    }
+
     #[test]
     fn connections_stay_with_the_machine_that_was_reached_first() {
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let reached_by = |machine: &Machine, name: &str| {
-            let patience = Patience::from(CONNECT_TIMEOUT);
-            let stream = machine.connect((name, port), Family::V4, patience, &SocketSettings::default()).unwrap();
-            stream.peer_addr().unwrap().ip().to_string()
-        };
         let machine = Machine::default();
-        assert_eq!(reached_by(&machine, "127.0.0.2"), "127.0.0.2");
-        assert_eq!(reached_by(&machine.clone(), "127.0.0.3"), "127.0.0.2", "the name leads elsewhere now");
+        assert_eq!(reached_by(&machine, "127.0.0.2", port), "127.0.0.2");
+        assert_eq!(reached_by(&machine.clone(), "127.0.0.3", port), "127.0.0.2", "the name leads elsewhere now");
+        machine.begin_anew();
+        assert_eq!(reached_by(&machine, "127.0.0.3", port), "127.0.0.2", "it is still there");
         machine.forget();
-        assert_eq!(reached_by(&machine, "127.0.0.3"), "127.0.0.3");
+        assert_eq!(reached_by(&machine, "127.0.0.3", port), "127.0.0.3");
         let machine = Machine::of_login("127.0.0.4:22".parse().ok());
-        assert_eq!(reached_by(&machine, "localhost"), "127.0.0.4");
-        assert_eq!(reached_by(&machine, "no-such-name.invalid"), "127.0.0.4", "it need not be resolved");
+        assert_eq!(reached_by(&machine, "127.0.0.5", port), "127.0.0.4");
+        machine.forget();
+        assert_eq!(reached_by(&machine, "127.0.0.5", port), "127.0.0.4", "ssh is there");
     }
 
     #[test]
-    fn a_name_is_shared_if_it_has_another_address() {
+    fn another_session_goes_elsewhere_if_the_machine_has_gone() {
+        let first = TcpListener::bind("127.0.0.2:0").unwrap();
+        let port = first.local_addr().unwrap().port();
+        let machine = Machine::default();
+        reached_by(&machine, "127.0.0.2", port);
+        drop(first);
+        let _second = TcpListener::bind(("127.0.0.3", port)).unwrap();
+        machine.begin_anew();
+        let patience = Patience::from(RESOLVE_TIMEOUT);
+        assert!(machine.connect(("127.0.0.3", port), Family::V4, patience, &SocketSettings::default()).is_err());
+        assert_eq!(reached_by(&machine, "127.0.0.3", port), "127.0.0.3");
+    }
+
+    #[test]
+    fn a_name_is_shared_if_it_has_another_address_of_the_family() {
         let address = |text: &str| text.parse().unwrap();
         assert!(!is_shared("127.0.0.1", address("127.0.0.1:22")));
-        assert!(!is_shared("127.0.0.1", address("[::ffff:127.0.0.1]:22")));
+        assert!(!is_shared("::ffff:127.0.0.1", address("127.0.0.1:22")));
+        assert!(!is_shared("::1", address("127.0.0.1:22")), "it may be the same machine's");
         assert!(is_shared("127.0.0.2", address("127.0.0.1:22")));
-        assert!(!is_shared("no-such-name.invalid", address("127.0.0.1:22")));
     }
 }

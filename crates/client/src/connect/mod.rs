@@ -14,6 +14,7 @@ mod ahead;
 pub mod back;
 mod builds;
 mod by_proxy;
+mod connect_for_ssh;
 pub(crate) mod daemon;
 mod error;
 mod far;
@@ -38,9 +39,10 @@ use icdc_protocol::limits::MAX_STREAMS;
 use icdc_stop::StopSignal;
 
 pub(crate) use ahead::Need;
+pub use connect_for_ssh::connect_for_ssh;
 pub use error::ConnectError;
 pub use far::Far;
-pub use machine::{Machine, connect_for_ssh};
+pub use machine::Machine;
 pub use preamble::greeting;
 pub use reach::{pinned, reach};
 

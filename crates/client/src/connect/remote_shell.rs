@@ -7,7 +7,6 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -19,7 +18,9 @@ use icdc_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
+use super::connect_for_ssh;
 use super::error::ConnectError;
+use super::machine;
 use super::patient::PatientReader;
 use super::preamble::LOGGED_IN;
 use super::processes::{network, pidfd, send, with_descendants};
@@ -84,7 +85,8 @@ impl Login {
     fn choose(self, command: &mut Command, knows_commands: bool) {
         command.args(["-x", "-a"]);
         let tells = format!("LocalCommand=echo {LOGGED_IN}");
-        let beside = ["BatchMode=yes", "PermitLocalCommand=yes", &tells, "LogLevel=ERROR", "ConnectTimeout=30"];
+        let timeout = format!("ConnectTimeout={}", connect_for_ssh::TIMEOUT.as_secs());
+        let beside = ["BatchMode=yes", "PermitLocalCommand=yes", &tells, "LogLevel=ERROR", &timeout];
         let own: &[&str] = match self {
             Self::AsConfigured => &["PermitLocalCommand=no"],
             Self::Telling => &["PermitLocalCommand=yes", &tells],
@@ -118,9 +120,9 @@ pub(crate) struct ConfiguredHost {
     pub(crate) name: String,
     /// Whether ssh reaches it by way of another host or program (`ProxyJump`, `ProxyCommand`).
     pub(crate) is_indirect: bool,
-    /// Port of its ssh server, if this ssh lets a program connect for it (`ProxyUseFdpass`) to the address of that program's
-    /// choice.
-    pub(crate) port: Option<u16>,
+    /// Whether ssh takes a connection to it that another program has made (`ProxyUseFdpass`), and does with that what it would
+    /// with its own.
+    pub(crate) takes_connections: bool,
 }
 
 /// The shell of a host, reached by the user's ssh command, that runs commands.
@@ -132,8 +134,8 @@ pub(crate) struct RemoteShell {
     for_data: Vec<String>,
     /// Address family of the connections that carry data.
     family: Family,
-    /// Address of the ssh server for logins that carry data; by the host's name if it is not set.
-    server: Arc<OnceLock<SocketAddr>>,
+    /// The ssh server for logins that carry data; any with the host's name if it is not set.
+    server: Arc<OnceLock<Server>>,
     on_stderr: StderrSink,
     stop: StopSignal,
     /// Cached answer of [`Self::knows_commands`].
@@ -169,11 +171,14 @@ impl RemoteShell {
         Self { server: Arc::default(), ..self.clone() }
     }
 
-    /// Makes the logins that carry data go to the ssh server at this address: that of the far end, which has the host's name
-    /// with others.
-    pub(super) fn log_in_at(&self, server: SocketAddr) {
-        tracing::debug!(host = self.host, %server, "the host's name has several addresses");
-        let _ = self.server.set(server);
+    /// Makes the logins that carry data go to the ssh server at this address, that of the far end, if others share its name.
+    pub(super) fn stay_at(&self, name: &str, address: SocketAddr) {
+        let _ = self.server.set(Server { name: name.to_owned(), address, is_shared: OnceLock::new() });
+    }
+
+    /// Whether the host's name is known to be shared by several ssh servers.
+    pub(super) fn is_shared(&self) -> bool {
+        self.server.get().and_then(|server| server.is_shared.get()).is_some_and(|is_shared| *is_shared)
     }
 
     /// This shell, of whose commands nobody is shown the standard error.
@@ -239,10 +244,11 @@ impl RemoteShell {
         if self.is_openssh() {
             if carries_data {
                 self.choose_family(&mut local);
+                self.choose_server(&mut local);
             }
             login.choose(&mut local, self.knows_commands());
             if !login.may_ask() {
-                for option in self.for_data.iter().chain(&self.connector()) {
+                for option in &self.for_data {
                     local.args(["-o", option]);
                 }
             }
@@ -280,15 +286,22 @@ impl RemoteShell {
         })
     }
 
-    /// Values of ssh's `-o` by which this program connects for it to the machine of the far end; none where that is not known, or
-    /// this program's file is not there any more. All that is configured for the name stays: keys of the host, tickets, blocks.
-    fn connector(&self) -> Vec<String> {
-        let program = std::env::current_exe().ok().filter(|program| program.is_file());
-        let (Some(server), Some(program)) = (self.server.get(), program.as_deref().and_then(Path::to_str)) else {
-            return Vec::new();
+    /// Has this program connect to the machine of the far end for ssh, where others have the host's name as well: the keys,
+    /// tickets and options of that name still apply. Waits until the name has been resolved.
+    fn choose_server(&self, local: &mut Command) {
+        let Some(Server { name, address, is_shared }) = self.server.get() else { return };
+        if !is_shared.get_or_init(|| machine::is_shared(name, *address)) {
+            return;
+        }
+        let Some(program) = own_program() else {
+            tracing::debug!(name, "ssh goes to any machine of this name: this program cannot connect for it");
+            return;
         };
-        let command = format!("{} connect-for-ssh {}", quote(program), quote(&server.to_string())).replace('%', "%%");
-        vec![format!("ProxyCommand={command}"), "ProxyUseFdpass=yes".to_owned()]
+        tracing::debug!(name, %address, "several machines have this name");
+        let command = format!("{} connect-for-ssh {}", quote(&program), quote(&address.to_string())).replace('%', "%%");
+        local.args(["-o", &format!("ProxyCommand={command}"), "-o", "ProxyUseFdpass=yes"]);
+        // Others may run no commands.
+        local.env("SHELL", "/bin/sh");
     }
 
     /// Restricts OpenSSH to the address family that the user wants; an existing connection
@@ -344,14 +357,11 @@ impl RemoteShell {
         let written = self.host.rsplit_once('@').map_or(self.host.as_str(), |(_, name)| name);
         let is_indirect =
             ["proxyjump", "proxycommand"].into_iter().any(|key| value(key).is_some_and(|way| way != "none"));
-        let connects_as_it_does =
-            !is_indirect && ["bindaddress", "bindinterface"].into_iter().all(|key| value(key).is_none());
-        let port = value("proxyusefdpass").and_then(|_| value("port")).filter(|_| connects_as_it_does);
-        Ok(ConfiguredHost {
-            name: mapped.unwrap_or_else(|| written.to_owned()),
-            is_indirect,
-            port: port.and_then(|port| port.parse().ok()),
-        })
+        // A name is made canonical only where ssh connects itself.
+        let is_canonical = value("canonicalizehostname").is_none_or(|way| ["false", "no"].contains(&way.as_str()));
+        let is_bound = ["bindaddress", "bindinterface"].into_iter().any(|key| value(key).is_some());
+        let takes_connections = value("proxyusefdpass").is_some() && !is_indirect && is_canonical && !is_bound;
+        Ok(ConfiguredHost { name: mapped.unwrap_or_else(|| written.to_owned()), is_indirect, takes_connections })
     }
 
     /// Output of `ssh -G` for the host; `None` if the command is not OpenSSH or fails.
@@ -403,6 +413,23 @@ impl RemoteShell {
         let plain = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte));
         plain.then_some(word)
     }
+}
+
+/// An ssh server, and the name by which it was found.
+struct Server {
+    name: String,
+    address: SocketAddr,
+    /// Whether others share the name; not set while nobody has looked.
+    is_shared: OnceLock<bool>,
+}
+
+/// Path of this program's file, of characters that mean nothing to any shell or to ssh; `None` if it has others or is not there
+/// any more, and of a program that only has this one within it.
+fn own_program() -> Option<String> {
+    let path = std::env::current_exe().ok().filter(|path| path.is_file())?;
+    let is_own = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"icdc"));
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+ %".contains(&byte);
+    path.into_os_string().into_string().ok().filter(|path| is_own && path.bytes().all(is_plain))
 }
 
 /// Whether the processor has instructions for AES, without which ChaCha20 is faster.

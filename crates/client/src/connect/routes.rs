@@ -381,7 +381,7 @@ impl Routes {
 
     /// Makes a link to the far end's port by TCP from this host, without further connections.
     fn direct(&self, stop: &StopSignal) -> Result<Link, ConnectError> {
-        self.pinned(self.reach(0, stop)?, stop)
+        self.pinned(self.reach(0, stop)?, stop).inspect_err(|_| self.machine.forget())
     }
 
     /// Makes the first link of a session by this route, which is the only one that is tried.
@@ -397,7 +397,7 @@ impl Routes {
         {
             self.ahead.begin_beside(stream, self.least_connections(route), self.maker(route));
         }
-        self.pinned(carrier, stop)
+        self.pinned(carrier, stop).inspect_err(|_| self.machine.forget())
     }
 
     /// Returns a function that makes connections by a route that has worked. It holds no [`Ahead`]

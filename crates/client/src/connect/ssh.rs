@@ -31,7 +31,7 @@ use super::ahead::{Ahead, Need};
 use super::back::Back;
 use super::error::ConnectError;
 use super::far_program::{FarProgram, GREETING_TIMEOUT, Program};
-use super::machine::{Machine, is_shared, with_port};
+use super::machine::Machine;
 use super::patient::PatientReader;
 use super::processes;
 use super::race::Expected;
@@ -115,9 +115,9 @@ pub(crate) struct LoginProperties {
     channel: Window,
     /// Whether the login was too fast to have been answered by hand.
     unattended: bool,
-    /// Time that the login took at a jump host; `None` if there is none.
+    /// Time that the login took at a jump host, estimated from the round trips; `None` if there is none.
     at_jump_host: Option<Span>,
-    /// Time that the login took in all.
+    /// Time that the login took in all, estimated in the same way.
     to_log_in: Span,
     /// Address to which ssh has connected; `None` if that could not be observed, or is a jump host's.
     address: Option<SocketAddr>,
@@ -511,18 +511,16 @@ impl SshFar {
         // Of a program that has to be sent first, nothing can be started yet.
         let by_ssh = if self.starter.send_self { ThroughSsh::No } else { ThroughSsh::of(&via, expected) };
         let forwarder = Forwarder::new(far.clone(), family, &events);
-        if by_ssh == ThroughSsh::Likely && known.as_ref().is_some_and(|known| known.unattended) {
+        if by_ssh == ThroughSsh::Likely && known.as_ref().is_some_and(|known| known.unattended && !known.is_shared) {
             forwarder.begin_with_first();
         }
         let shell = far.shell.clone();
-        let of_machine = |login: LoginProperties| login.address.filter(|_| shell.is_openssh() && !host.is_indirect);
+        let machine_of = |login: LoginProperties| login.address.filter(|_| shell.is_openssh() && !host.is_indirect);
         let stay_there = |login: LoginProperties| {
-            let address = of_machine(login).filter(|address| family.admits(address.ip()));
-            if let (Some(address), Some(port)) = (address, host.port)
-                && by_ssh != ThroughSsh::No
-                && is_shared(&host.name, address)
+            if let Some(address) = machine_of(login).filter(|address| family.admits(address.ip()))
+                && host.takes_connections
             {
-                shell.log_in_at(with_port(address, port));
+                shell.stay_at(&host.name, address);
             }
         };
         let mut begin_ahead = |login: LoginProperties| {
@@ -544,10 +542,8 @@ impl SshFar {
         let connections = by_path(login);
         let planned = PlannedLogins { connections, unattended: login.unattended };
         let forwarder = forwarder.to(self.starter.far.clone(), port, planned);
-        if !login.unattended {
-            stay_there(login);
-        }
-        let machine = Machine::of_login(of_machine(login));
+        stay_there(login);
+        let machine = Machine::of_login(machine_of(login));
         let back = Back::new(&host.name, ports, family, writer, inlet);
         let ahead = Ahead::new(self.need, &egresses);
         let routes = Routes {
@@ -593,6 +589,7 @@ impl SshFar {
                 connections: current.connections,
                 login_ms: current.took.as_millis(),
                 unattended: current.login.unattended,
+                is_shared: shell.is_shared(),
                 seen: seconds_since_1970(),
             }),
             None => known_routes::forget(shell.host(), &ssh),

@@ -35,9 +35,11 @@ pub(super) fn judge(path: &PathFacts, host: &HostFacts, aim: Aim) -> Vec<Finding
 
 /// Finding that tells what copies remember.
 fn remembered(RememberedRoute { name, connections, login, .. }: RememberedRoute) -> Finding {
-    const WHY: &str = "copies try it beside the port from the start; icdc doctor --paths --clear HOST forgets it";
+    const WHY: &str =
+        "copies do not wait for another route before they try it; icdc doctor --paths tells how old that is";
+    let logins = if name == "ssh" { format!(", by {connections} logins beside the first one") } else { String::new() };
     let found =
-        format!("data last went by the route {name}, connections {connections}, {login} until icdc there answered");
+        format!("data last went by the route {name}{logins}; icdc there answered {login} after ssh was started");
     Finding::path("path.remembered", Severity::Ok, found, WHY)
 }
 

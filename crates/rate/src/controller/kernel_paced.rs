@@ -1,7 +1,7 @@
-//! The mode in which the first connection's congestion control finds the rate of the path, and the
-//! others send what it leaves.
+//! The mode in which a connection's congestion control finds the rate of its way, and the others on
+//! the same way send what it leaves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use icdc_units::{ByteCount, Rate, Time};
 
@@ -9,99 +9,126 @@ use super::{ConnectionInfo, FIRST, TcpState};
 use crate::bundle::Number;
 use crate::sharing::{Sample, Share, Sharing};
 
-/// State of the mode in which the first connection's congestion control (`bbr`, `icdc`) finds the
-/// path's rate, and the other connections send what it leaves.
+/// State of the mode in which congestion control (`bbr`, `icdc`) of the connection that leads a way
+/// finds the rate there, and the other connections of the way send what it leaves.
 #[derive(Debug)]
 pub struct KernelPaced {
-    /// Congestion control treats all connections as one flow.
+    /// Congestion control treats all connections of a way as one flow.
     is_one_flow: bool,
+    /// By the number of the connection that leads the way.
+    ways: BTreeMap<Number, Way>,
+    /// Connections that may take blocks.
+    open: BTreeSet<Number>,
+    capacity: Option<Rate>,
+}
+
+/// State of the connections that take one way.
+#[derive(Debug)]
+pub(super) struct Way {
     sharing: Sharing,
     share: Share,
-    /// Whether the connections after the first may take blocks.
-    is_open: bool,
-    /// Bytes acknowledged on each connection after the first, at the last tick.
+    /// Bytes acknowledged on each connection after the leading one, at the last tick.
     acknowledged: BTreeMap<Number, ByteCount>,
-    /// Bytes acknowledged on all connections after the first, past ones included.
+    /// Bytes acknowledged on all connections after the leading one, past ones included.
     pub(super) by_others: ByteCount,
-    capacity: Option<Rate>,
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Self {
+            sharing: Sharing::default(),
+            share: Share::Nothing,
+            acknowledged: BTreeMap::new(),
+            by_others: ByteCount::ZERO,
+        }
+    }
 }
 
 impl KernelPaced {
     /// The state at the beginning of a transfer; `is_one_flow` if congestion control treats all
-    /// connections as one flow.
+    /// connections of a way as one flow.
     #[must_use]
     pub fn new(is_one_flow: bool) -> Self {
-        Self {
-            is_one_flow,
-            sharing: Sharing::default(),
-            share: Share::Nothing,
-            is_open: false,
-            acknowledged: BTreeMap::new(),
-            by_others: ByteCount::ZERO,
-            capacity: None,
-        }
+        Self { is_one_flow, ways: BTreeMap::new(), open: BTreeSet::new(), capacity: None }
     }
 
-    /// Rate that the path has free, by the first connection's congestion control; `None` if that
+    /// Rate that the way of the first connection has free, by its congestion control; `None` if that
     /// has found none.
     pub(super) fn capacity(&self) -> Option<Rate> {
         self.capacity
     }
 
-    /// Rate of the connections after the first, together.
-    pub(super) fn left_to_others(&self) -> Share {
-        self.share
+    /// Rate of the connections after the one that leads this way, together.
+    pub(super) fn left_to_others(&self, lead: Number) -> Share {
+        self.ways.get(&lead).map_or(Share::Nothing, |way| way.share)
     }
 
-    /// Decides by the state of all connections; returns true if those after the first may take
-    /// blocks from now on.
-    pub(super) fn on_tick(
-        &mut self,
-        now: Time,
-        connections: &[ConnectionInfo],
-        first: Option<TcpState>,
-        blocks_wait: bool,
-    ) -> bool {
-        let further = || connections.iter().filter(|info| info.number != FIRST);
-        let others: Vec<_> = further().filter_map(|info| Some((info.number, info.tcp?))).collect();
-        self.note(&others);
-        if let Some(first) = first
-            && further().next().is_some()
-        {
-            self.share = self.sharing.on_sample(&Sample {
-                at: now,
-                round_trip: first.round_trip,
-                // A ceiling that limits the first one counts as a rate that it has found.
-                pacing: first.pacing_rate,
-                first: first.acknowledged,
-                others: self.by_others,
-                held_up: first.window_limited,
-                blocks_wait,
-            });
+    /// Connections after the first that may take blocks from now on, of these with the leading ones of
+    /// their ways.
+    pub(super) fn opens(&mut self, connections: &BTreeMap<Number, Number>) -> impl Iterator<Item = Number> {
+        let may_take =
+            |(number, lead): &(&Number, &Number)| number == lead || self.left_to_others(**lead) != Share::Nothing;
+        let may_take: BTreeSet<Number> = connections.iter().filter(may_take).map(|(number, _)| *number).collect();
+        let opened: Vec<Number> = may_take.difference(&self.open).copied().filter(|number| *number != FIRST).collect();
+        self.open.extend(&opened);
+        opened.into_iter()
+    }
+
+    /// Decides by the state of all connections what those after the leading ones may send.
+    pub(super) fn on_tick(&mut self, now: Time, connections: &[ConnectionInfo], blocks_wait: bool) {
+        self.ways.retain(|lead, _| connections.iter().any(|info| info.lead == *lead));
+        for lead in connections.iter().filter(|info| info.number == info.lead) {
+            let others: Vec<_> =
+                connections.iter().filter(|info| info.lead == lead.number && info.number != lead.number).collect();
+            let has_others = !others.is_empty();
+            let others: Vec<_> = others.into_iter().filter_map(|info| Some((info.number, info.tcp?))).collect();
+            let way = self.ways.entry(lead.number).or_default();
+            way.note(&others);
+            if let Some(first) = lead.tcp
+                && has_others
+            {
+                way.share = way.sharing.on_sample(&Sample {
+                    at: now,
+                    round_trip: first.round_trip,
+                    // A ceiling that limits the leading one counts as a rate that it has found.
+                    pacing: first.pacing_rate,
+                    first: first.acknowledged,
+                    others: way.by_others,
+                    held_up: first.window_limited,
+                    blocks_wait,
+                });
+            }
+            if lead.number == FIRST {
+                self.capacity = lead.tcp.and_then(|first| way.free(&first, &others, self.is_one_flow));
+            }
         }
-        self.capacity = first.and_then(|first| self.free(&first, &others));
-        let opens = !self.is_open && self.share != Share::Nothing;
-        self.is_open |= opens;
-        opens
     }
 
-    /// Rate that the path has free; `None` while the first connection's ceiling limits it, and once
+    /// State of a way, by the connection that leads it.
+    #[cfg(test)]
+    pub(super) fn way(&self, lead: Number) -> &Way {
+        &self.ways[&lead]
+    }
+}
+
+impl Way {
+    /// Rate that the way has free; `None` while the leading connection's ceiling limits it, and once
     /// the others take blocks unless congestion control treats all as one flow.
-    fn free(&self, first: &TcpState, others: &[(Number, TcpState)]) -> Option<Rate> {
+    fn free(&self, first: &TcpState, others: &[(Number, TcpState)], is_one_flow: bool) -> Option<Rate> {
         let found = first.pacing_rate.filter(|rate| first.max_pacing_rate.is_none_or(|most| *rate < most));
         match self.share {
             Share::Nothing => found,
-            Share::Rate(_) | Share::Anything if self.is_one_flow => {
+            Share::Rate(_) | Share::Anything if is_one_flow => {
                 let sending = others.iter().filter(|(_, tcp)| tcp.in_flight);
                 found.map(|first| sending.filter_map(|(_, tcp)| tcp.pacing_rate).fold(first, |sum, rate| sum + rate))
             }
-            // The rate of the others is not free for the first one.
+            // The rate of the others is not free for the leading one.
             Share::Rate(_) | Share::Anything => None,
         }
     }
 
-    /// Adds what the connections after the first have carried since the last tick; the bytes of a
-    /// connection that has left stay in the sum.
+    /// Adds what the connections after the leading one have carried since the last tick; the bytes of
+    /// a connection that has left stay in the sum.
     fn note(&mut self, others: &[(Number, TcpState)]) {
         let mut now = BTreeMap::new();
         for (number, tcp) in others {

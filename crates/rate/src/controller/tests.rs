@@ -98,7 +98,7 @@ fn more_connections_come_where_one_processor_does_not_carry_all() {
 
 /// Some connections of a transfer, as a controller sees them.
 fn infos(count: u16, tcp: impl Fn(Number) -> Option<TcpState>) -> Vec<ConnectionInfo> {
-    (0..count).map(|number| ConnectionInfo { number, tcp: tcp(number) }).collect()
+    (0..count).map(|number| ConnectionInfo { number, lead: FIRST, tcp: tcp(number) }).collect()
 }
 
 const NO_RING: RingState = RingState { waiting: 0, blocks: 0, size: ByteCount::ZERO, drained: None };
@@ -145,7 +145,7 @@ fn a_ceiling_that_changes_while_data_flow_is_kept_at_once_and_used() {
 #[test]
 fn a_ceiling_that_changes_is_followed_and_nothing_remains_where_it_ends() {
     let mut controller = fixed(false, Ceilings::of(Some(mbit(90)), Some(mbit(8))));
-    assert_eq!(ceilings(&controller.on_joined(1)), [(0, mbit(4)), (1, mbit(4))]);
+    assert_eq!(ceilings(&controller.on_joined(1, FIRST)), [(0, mbit(4)), (1, mbit(4))]);
     let tick = |controller: &mut Controller, user: Option<Rate>| {
         let connections = infos(2, |_| None);
         let observed = Observed { connections: &connections, ring: &NO_RING, pending: &Pending::default(), user };
@@ -155,7 +155,7 @@ fn a_ceiling_that_changes_is_followed_and_nothing_remains_where_it_ends() {
     assert_eq!(ceilings(&tick(&mut controller, Some(mbit(200)))), [(0, mbit(45)), (1, mbit(45))], "the key's is lower");
     assert_eq!(controller.limit(), Some(Limit { rate: mbit(45), limiter: Limiter::Key }));
     let mut controller = fixed(false, Ceilings::of(None, Some(mbit(8))));
-    controller.on_joined(1);
+    controller.on_joined(1, FIRST);
     let none = [Action::SetCeiling(0, None), Action::SetCeiling(1, None)];
     assert_eq!(tick(&mut controller, None), none);
     assert_eq!(controller.limit(), None);
@@ -194,8 +194,8 @@ fn a_ceiling_is_shared_by_those_that_there_are_and_set_once() {
     assert_eq!(tick(1), [(0, mbit(90))]);
     assert_eq!(controller.limit(), Some(Limit { rate: mbit(90), limiter: Limiter::User }));
     // At once, and not only at the next tick.
-    assert_eq!(ceilings(&controller.on_joined(7)), [(0, mbit(45)), (7, mbit(45))]);
-    assert_eq!(ceilings(&controller.on_joined(7)), []);
+    assert_eq!(ceilings(&controller.on_joined(7, FIRST)), [(0, mbit(45)), (7, mbit(45))]);
+    assert_eq!(ceilings(&controller.on_joined(7, FIRST)), []);
     assert_eq!(ceilings(&controller.set_key_ceiling(Some(mbit(10)))), [(0, mbit(5)), (7, mbit(5))]);
     assert_eq!(controller.limit(), Some(Limit { rate: mbit(5), limiter: Limiter::Key }));
     assert_eq!(controller.key_ceiling(), Some(mbit(10)));
@@ -367,8 +367,8 @@ fn without_a_limit_of_the_path(limits: Ceilings) -> (Vec<u64>, Vec<(Number, Rate
             Some(TcpState { acknowledged, in_flight: false, ..seen(at, 1_000_000) })
         };
         let ticked = on_tick(&mut controller, at, &infos(2, tcp), &NO_RING, &pending);
-        let opens = ticked.actions.contains(&Action::Open);
-        assert!(!opens || ticked.actions.last() == Some(&Action::Open), "the others have ceilings before they send");
+        let opens = ticked.actions.contains(&Action::Open(1));
+        assert!(!opens || ticked.actions.last() == Some(&Action::Open(1)), "the others have ceilings before they send");
         opened_at.extend(opens.then_some(step * 20));
         set.extend(ceilings(&ticked.actions));
     }
@@ -416,12 +416,12 @@ fn what_connections_that_have_left_carried_is_not_forgotten_nor_counted_twice() 
     let mut carried = |others: &[(Number, u64)]| {
         let info = |number, bytes| {
             let tcp = TcpState { acknowledged: ByteCount::new(bytes), ..seen(Time::ORIGIN, 1) };
-            ConnectionInfo { number, tcp: Some(tcp) }
+            ConnectionInfo { number, lead: FIRST, tcp: Some(tcp) }
         };
         let mut connections = vec![info(FIRST, 1_000_000)];
         connections.extend(others.iter().map(|(number, bytes)| info(*number, *bytes)));
-        paced.on_tick(Time::ORIGIN, &connections, connections[0].tcp, true);
-        paced.by_others.as_u64()
+        paced.on_tick(Time::ORIGIN, &connections, true);
+        paced.way(FIRST).by_others.as_u64()
     };
     assert_eq!(carried(&[(1, 100), (2, 50)]), 150);
     assert_eq!(carried(&[(1, 140), (2, 50)]), 190);
@@ -486,7 +486,7 @@ impl Blocks {
 
     fn of(mut controller: Controller, blocks: u64, connections: u16, ring_blocks: u32) -> Self {
         for number in 1..connections {
-            controller.on_joined(number);
+            controller.on_joined(number, FIRST);
         }
         Self { controller, blocks, ring_blocks }
     }
@@ -544,4 +544,47 @@ fn no_block_goes_in_parts_while_the_total_is_unknown_nor_one_that_cannot_be_divi
     let unknown = Frame { length, form: Form::Divisible, ring_blocks: 64, total: None };
     assert_eq!(run.controller.place(unknown), Placement::Whole);
     assert_eq!(run.controller.place(Frame { total: Some(length * 4), ..unknown }), Placement::InParts);
+}
+
+#[test]
+fn each_way_has_a_connection_of_its_own_that_finds_the_rate() {
+    let limits = Ceilings::of(None, Some(mbit(400)));
+    let mut controller = Controller::new(Mode::KernelPaced(Box::new(KernelPaced::new(true))), world::SETUP, limits);
+    let opened = |actions: &[Action]| {
+        let number = |action: &Action| if let Action::Open(number) = action { Some(*number) } else { None };
+        actions.iter().filter_map(number).collect::<Vec<_>>()
+    };
+    let leads = [0, 1, 0, 1];
+    let first = controller.on_joined(1, 1);
+    assert_eq!((ceilings(&first), opened(&first)), (vec![(0, mbit(200)), (1, mbit(200))], vec![1]), "at once");
+    let others = [controller.on_joined(2, 0), controller.on_joined(3, 1)].concat();
+    assert_eq!((ceilings(&others), opened(&others)), (vec![], vec![]));
+    // The leading connection of the second way is held up by its window, that of the first carries what is free.
+    let pending = Pending { blocks_wait: true, ..Pending::default() };
+    let (mut opens, mut set) = (Vec::new(), Vec::new());
+    for step in 0..100_u64 {
+        let at = Time::ORIGIN + Span::from_millis(step * 20);
+        let info = |number: Number| {
+            let (rate, held_up) = match number {
+                0 => (mbit(100), Span::ZERO),
+                1 => (mbit(20), Span::from_millis(step * 20)),
+                _ => (Rate::ZERO, Span::ZERO),
+            };
+            let acknowledged = rate * Span::from_millis(step * 20);
+            let pacing_rate = (number < 2).then_some(mbit(100));
+            let tcp = TcpState { acknowledged, pacing_rate, window_limited: held_up, ..seen(at, 1) };
+            ConnectionInfo { number, lead: leads[usize::from(number)], tcp: Some(tcp) }
+        };
+        let infos: Vec<_> = (0..4).map(info).collect();
+        let actions = on_tick(&mut controller, at, &infos, &NO_RING, &pending).actions;
+        opens.extend(opened(&actions));
+        set.extend(ceilings(&actions));
+    }
+    assert_eq!(opens, [3], "only the second way has room for another one");
+    assert!(set.iter().all(|(number, _)| leads[usize::from(*number)] == 1), "{set:?}");
+    // Without the second card, what is left of its way is led by another one.
+    let infos =
+        vec![ConnectionInfo { number: 0, lead: 0, tcp: None }, ConnectionInfo { number: 3, lead: 3, tcp: None }];
+    let at = Time::ORIGIN + Span::from_secs(3);
+    assert_eq!(opened(&on_tick(&mut controller, at, &infos, &NO_RING, &pending).actions), [0_u16; 0], "it is open");
 }

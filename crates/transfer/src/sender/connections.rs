@@ -23,6 +23,7 @@ use icdc_units::{ByteCount, Span, Time};
 use super::executor::{Executor, Outgoing};
 use super::sending_link::tune_beside;
 use super::steering::Steering;
+use super::ways::way;
 use crate::account::Account;
 use crate::clock;
 use crate::event::{EarlyEnd, Stage};
@@ -217,14 +218,15 @@ impl<'a> Connections<'a> {
         if !self.executor.with(|machine| machine.on_joined(number)) {
             return control.shutdown();
         }
-        let bundle = self.executor.tuned.as_ref().and_then(Tuned::bundle);
+        let way = way(&control);
+        let bundle = self.steering.bundle_of(way);
         let tuned = tune_beside(&control, self.manner, bundle, &self.executor.privileges).unwrap_or_else(|error| {
             tracing::debug!("a further connection keeps its congestion control: {error}");
             None
         });
         self.executor.pool.grow();
         self.executor.further.add(number, control);
-        self.steering.on_joined(number);
+        self.steering.on_joined(number, way, tuned.as_ref().and_then(Tuned::bundle));
         let (running, ended) = watched();
         let serving = try_start(scope, "send", move || {
             let _running = running;
@@ -265,11 +267,11 @@ impl<'a> Connections<'a> {
         });
     }
 
-    /// Serves a connection after the first: sends blocks, once those connections may, until this
-    /// one has ended or the session is over.
+    /// Serves a connection after the first: sends blocks, once it may, until it has ended or the session is over.
     fn run_further(&self, number: u8, mut outlet: Box<dyn Outlet>) {
         let outlet = &mut *outlet;
-        let may_serve = self.steering.opening().map_or(Ok(true), |opening| self.await_opening(outlet, opening));
+        let opening = self.steering.opening(number.into());
+        let may_serve = opening.map_or(Ok(true), |opening| self.await_opening(outlet, &opening));
         let served = match may_serve {
             Ok(true) => self.serve_further(number, outlet),
             Ok(false) => Ok(()),
@@ -285,8 +287,7 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Waits until the connections after the first may send blocks; false if the session ends
-    /// before.
+    /// Waits until the connection may send blocks; false if the session ends before.
     fn await_opening(&self, outlet: &mut dyn Outlet, opening: &Once) -> Result<bool, LinkError> {
         loop {
             select! {

@@ -51,6 +51,7 @@ mod stream;
 pub mod survey;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 use std::sync::{Arc, Mutex};
 

@@ -1,24 +1,27 @@
 //! Executor of [`icdc_rate::controller`]: passes it the state of connections, ring and queue, and
 //! sets ceilings, opens, requests and ends connections as it decides.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crossbeam_channel::Sender as Channel;
 use icdc_link::LinkControl;
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_STREAMS};
 use icdc_protocol::message::{Feedback, SendOptions};
+use icdc_rate::bundle::Number;
 use icdc_rate::ceilings::{Ceilings, Limit, Limiter};
 use icdc_rate::controller::{
     Action, ConnectionInfo, Controller, FIRST, KernelPaced, Mode, Observed, Pending, Setup, TcpState, Ticked,
 };
 use icdc_rate::disk_ceiling::RingState;
 use icdc_tcp::TcpInfo;
-use icdc_tcp::congestion::finds_the_rate;
+use icdc_tcp::congestion::{BundleNumber, finds_the_rate};
 use icdc_tuning::{Tuned, bundle, member};
 use icdc_units::{ByteCount, Rate, Time};
 
 use super::compressing::Compressing;
 use super::executor::Executor;
+use super::ways::{Way, Ways};
 use crate::account::Account;
 use crate::clock;
 use crate::event::Event;
@@ -37,8 +40,9 @@ pub(super) struct Steering<'a> {
     account: &'a Account,
     /// Limit of the key in use, as a daemon at the other end has told it.
     told_key: Mutex<Option<Rate>>,
-    /// Signalled when the connections after the first may send blocks; `None` if they always may.
-    open: Option<Once>,
+    ways: Ways,
+    /// Signals that connections after the first may send blocks, by number; `None` if they always may.
+    open: Option<Mutex<BTreeMap<Number, Arc<Once>>>>,
     more: More<'a>,
 }
 
@@ -81,7 +85,8 @@ impl<'a> Steering<'a> {
             },
             account,
             told_key: Mutex::default(),
-            open: opens_later.then(Once::default),
+            ways: Ways::of_first(&executor.link, executor.tuned.as_ref()),
+            open: opens_later.then(Mutex::default),
             more: match (options.streams, wanted) {
                 (Some(_), _) => More::Never,
                 (None, Some(channel)) => More::Here(channel),
@@ -109,10 +114,13 @@ impl<'a> Steering<'a> {
     fn tick(&self, now: Time, pending: &Pending) -> Time {
         let turn = self.turn();
         let first = self.executor.link.tcp_info();
-        let seen =
-            |number, info: Option<&TcpInfo>| ConnectionInfo { number, tcp: info.map(|info| tcp_state(now, info)) };
-        let further = self.executor.further.in_use().into_iter();
-        let further = further.map(|(number, info)| seen(number, info.as_ref()));
+        let further = self.executor.further.in_use();
+        let in_use: Vec<Number> = [FIRST].into_iter().chain(further.iter().map(|(number, _)| *number)).collect();
+        let seen = |number, info: Option<&TcpInfo>| {
+            let lead = self.ways.lead(number, &in_use);
+            ConnectionInfo { number, lead, tcp: info.map(|info| tcp_state(now, info)) }
+        };
+        let further = further.iter().map(|(number, info)| seen(*number, info.as_ref()));
         let connections: Vec<_> = [seen(FIRST, first.as_ref())].into_iter().chain(further).collect();
         let ring = ring(&self.executor.feedback.lock().expect("no panic while feedback is stored"));
         let ring = as_on_the_way(ring, &self.executor.compressing);
@@ -134,7 +142,7 @@ impl<'a> Steering<'a> {
         };
         // Reports to other threads and the user must not delay other threads that set ceilings.
         let (ceilings, others): (Vec<_>, Vec<_>) =
-            actions.into_iter().partition(|action| matches!(action, Action::SetCeiling(..) | Action::Open));
+            actions.into_iter().partition(|action| matches!(action, Action::SetCeiling(..) | Action::Open(_)));
         self.carry_out(ceilings);
         if let (Some(info), Some(tuned), Some(state)) = (&first, &self.executor.tuned, state) {
             tuned.update_algorithm(now, info, state);
@@ -156,7 +164,7 @@ impl<'a> Steering<'a> {
             match action {
                 Action::SetCeiling(FIRST, ceiling) => self.executor.link.set_rate(ceiling),
                 Action::SetCeiling(number, ceiling) => self.executor.further.set_rate_of(number, ceiling),
-                Action::Open => self.open.iter().for_each(Once::signal),
+                Action::Open(number) => self.opening(number).iter().for_each(|opening| opening.signal()),
                 Action::WantConnections(count) => self.want(count),
                 Action::Retire(number) => self.executor.retire(number),
                 Action::Paced(pace) => (self.executor.events)(Event::of_pace(pace)),
@@ -213,16 +221,26 @@ impl<'a> Steering<'a> {
         self.controller().key_ceiling()
     }
 
-    /// Tells the controller that a further connection is about to send.
-    pub(super) fn on_joined(&self, number: u8) {
+    /// Bundle of the connections that take the same way as one that is about to join; `None` if there is none.
+    pub(super) fn bundle_of(&self, way: Way) -> Option<BundleNumber> {
+        self.ways.bundle(way)
+    }
+
+    /// Tells the controller that a further connection is about to send, which takes this way in this bundle.
+    pub(super) fn on_joined(&self, number: u8, way: Way, bundle: Option<BundleNumber>) {
         let _turn = self.turn();
-        let actions = self.controller().on_joined(number.into());
+        let number = number.into();
+        self.ways.note(number, way, bundle);
+        let further = self.executor.further.in_use().into_iter().map(|(number, _)| number);
+        let in_use: Vec<Number> = [FIRST, number].into_iter().chain(further).collect();
+        let actions = self.controller().on_joined(number, self.ways.lead(number, &in_use));
         self.carry_out(actions);
     }
 
-    /// Signal that the connections after the first may send blocks; `None` if they always may.
-    pub(super) fn opening(&self) -> Option<&Once> {
-        self.open.as_ref()
+    /// Signal that a connection after the first may send blocks; `None` if these always may.
+    pub(super) fn opening(&self, number: Number) -> Option<Arc<Once>> {
+        let mut openings = self.open.as_ref()?.lock().expect(NO_PANIC);
+        Some(Arc::clone(openings.entry(number).or_default()))
     }
 
     /// Rate ceiling of the first connection, and what sets the lowest ceiling; `None` for no

@@ -191,14 +191,14 @@ impl World {
                         set += 1;
                         flows.iter_mut().filter(|flow| flow.number == number).for_each(|flow| flow.ceiling = rate);
                     }
-                    Action::Open => is_open = true,
+                    Action::Open(_) => is_open = true,
                     Action::WantConnections(count) => wanted = Some(count),
                     Action::Retire(_) | Action::Paced(_) => {}
                 }
             }
             for number in flows.len()..wanted.map_or(0, |count| count as usize) {
                 flows.push(self.flow(number as Number, now));
-                for action in controller.on_joined(number as Number) {
+                for action in controller.on_joined(number as Number, FIRST) {
                     if let Action::SetCeiling(number, rate) = action {
                         set += 1;
                         flows.iter_mut().filter(|flow| flow.number == number).for_each(|flow| flow.ceiling = rate);
@@ -268,7 +268,7 @@ impl World {
             window_limited: flow.window_limited,
             member: None,
         };
-        ConnectionInfo { number: flow.number, tcp: Some(tcp) }
+        ConnectionInfo { number: flow.number, lead: FIRST, tcp: Some(tcp) }
     }
 }
 

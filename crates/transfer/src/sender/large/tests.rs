@@ -149,7 +149,7 @@ fn a_block_that_is_read_once_more_goes_whole_whatever_its_parts_were() {
     let Sending { executor, outgoing, id, .. } = &Sending::new();
     let (further, _far) = memory_pair();
     executor.further.add(1, further.control);
-    executor.controller.lock().unwrap().on_joined(1);
+    executor.controller.lock().unwrap().on_joined(1, 0);
     executor.feedback.lock().unwrap().ring_blocks = 64;
     executor.with(|machine| machine.on_scanned(crate::clock::now()));
     let (id, length, size) = (*id, BLOCK_SIZE, u64::from(BLOCKS) * BLOCK_SIZE as u64);
