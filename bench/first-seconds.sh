@@ -21,7 +21,10 @@ peers='sshd nft setpriv'
 # shellcheck source=bench/emulated.sh
 . bench/emulated.sh 1gbit 300ms 2.5MB
 behind=icdc-$lab-c behind_address=10.26.34.2
-trap 'ip netns del "$behind" 2>/dev/null; clean_up' EXIT
+# Hosts may use only algorithms that the machine allows.
+allowed=$(sysctl -n net.ipv4.tcp_allowed_congestion_control)
+trap 'ip netns del "$behind" 2>/dev/null; sysctl -qw "net.ipv4.tcp_allowed_congestion_control=$allowed"; clean_up' EXIT
+sysctl -qw "net.ipv4.tcp_allowed_congestion_control=$allowed cubic" || exit 1
 
 ip netns add "$behind" || exit 1
 ip -netns "icdc-$lab-b" link add onward type veth peer name eth0 netns "$behind"

@@ -3,13 +3,15 @@
 use std::io::stdout;
 use std::net::SocketAddr;
 
+use icdc_protocol::message::Bootstrap;
+
 use crate::console::Console;
 use crate::logs;
 
 /// Runs `icdc far-end`: the far end of a copy, which ssh starts on the other host.
-pub(crate) fn run(console: &Console) -> anyhow::Result<()> {
+pub(crate) fn run(told: Option<Bootstrap>, console: &Console) -> anyhow::Result<()> {
     logs::start(console, logs::Level::OFF);
-    Ok(icdc_daemon::far_end()?)
+    Ok(icdc_daemon::far_end(told)?)
 }
 
 /// Runs `icdc connect-for-ssh`: connects to an ssh server and passes the socket to ssh.

@@ -147,7 +147,7 @@ fn run(command: Command, applied: &Applied, console: &Console) -> u8 {
         Command::Config(arguments) => config::run(&arguments, &arguments::command(), console),
         Command::Completions(arguments) => exit::finish(generate::print(&arguments, console), console),
         Command::Session => exit::finish(serve::session(console), console),
-        Command::FarEnd => exit::finish(far_end::run(console), console),
+        Command::FarEnd { told } => exit::finish(far_end::run(told, console), console),
         Command::ConnectForSsh { address } => exit::finish(far_end::connect_for_ssh(address), console),
         Command::Generate(arguments) => exit::finish(generate::run(&arguments), console),
     };

@@ -1,6 +1,7 @@
 //! The program that ssh starts on the far side: a listening end for one transfer and one key.
 //!
 //! ```text
+//! command line, if it is there: Bootstrap
 //! stdin: Bootstrap, sent before anything is seen          stdout: ICDC-VERSIONS 2-2, ICDC-FAR-END 2, Listening
 //! then    Serve: listens for the near end's key, and serves it; connects to the near end if that asks
 //!                for it (ConnectBack)
@@ -13,7 +14,7 @@
 //! connects, or when a cut session is not resumed. Hang-ups and keyboard interrupts mean nothing to
 //! it: the starting end decides.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -77,7 +78,7 @@ pub enum FarEndError {
 ///
 /// # Errors
 /// See [`FarEndError`].
-pub fn far_end() -> Result<(), FarEndError> {
+pub fn far_end(told: Option<Bootstrap>) -> Result<(), FarEndError> {
     icdc_tcp::raise_descriptor_limit();
     calls::refuse_for(calls::Process::Loading);
     let process = |call| move |cause: io::Error| FarEndError::Process { call, cause };
@@ -89,7 +90,7 @@ pub fn far_end() -> Result<(), FarEndError> {
     // too.
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.try_exists().unwrap_or(true));
     let home = home.unwrap_or_else(|| PathBuf::from("/"));
-    work(stdin, stdout.into(), home, &stop)
+    work((stdin, stdout.into()), told, home, &stop)
 }
 
 /// Takes over standard input and output, and returns them. Whatever else prints to standard output
@@ -117,12 +118,22 @@ fn stop_on_sigterm(stop: &StopSignal) -> io::Result<()> {
     Ok(())
 }
 
-/// Carries out the task of a starting end over the streams from and to it.
-fn work(stdin: OwnedFd, stdout: OwnedFd, home: PathBuf, stop: &StopSignal) -> Result<(), FarEndError> {
+/// Carries out the task of a starting end over the streams from and to it, which it may have told
+/// beforehand.
+fn work(
+    (stdin, stdout): (OwnedFd, OwnedFd),
+    told: Option<Bootstrap>,
+    home: PathBuf,
+    stop: &StopSignal,
+) -> Result<(), FarEndError> {
     let process = |call| move |cause: io::Error| FarEndError::Process { call, cause };
     let twins = (stdin.try_clone().map_err(process("dup"))?, stdout.try_clone().map_err(process("dup"))?);
     let mut link = stdio_link(stdin, stdout, "the starting end", None).map_err(process("eventfd"))?;
-    let bootstrap = read_bootstrap(link.inlet.as_mut())?;
+    let bootstrap = match &told {
+        Some(told) => Ok(told.clone()),
+        None => receive_bootstrap(link.inlet.as_mut()),
+    };
+    let bootstrap = bootstrap.and_then(of_known_version)?;
     let identity = Identity::generate();
     let family = match bootstrap.family {
         4 => Family::V4,
@@ -135,24 +146,31 @@ fn work(stdin: OwnedFd, stdout: OwnedFd, home: PathBuf, stop: &StopSignal) -> Re
             let peer = PublicKey::from_bytes(peer);
             listen_and_serve(link, (&identity, peer, home), (ports, family), stop)
         }
-        FarTask::Forward { port } => forward_to(port, family, link, twins, stop),
+        FarTask::Forward { port } => forward_to(port, family, (link, told), twins, stop),
         FarTask::Drive => {
             drop(twins);
             tell(link.outlet.as_mut(), listening(&identity, 0))?;
+            if told.is_some() {
+                receive_bootstrap(link.inlet.as_mut())?;
+            }
             drive_once(link, &granted(home).rights, &identity, stop)
                 .map_err(|cause| FarEndError::Process { call: "clone", cause })
         }
     }
 }
 
-/// Receives the first message of the starting end, whose version of the protocol this end knows.
-fn read_bootstrap(inlet: &mut dyn Inlet) -> Result<Bootstrap, FarEndError> {
-    let bootstrap = match receive(inlet) {
-        Ok(Message::Bootstrap(bootstrap)) => bootstrap,
-        Ok(other) => return Err(FarEndError::Bootstrap(format!("it sent {}", other.kind()))),
-        Err(LinkError::Closed) => return Err(FarEndError::Bootstrap("there is none".to_owned())),
-        Err(error) => return Err(FarEndError::Bootstrap(error.to_string())),
-    };
+/// Receives the first message of the starting end.
+fn receive_bootstrap(inlet: &mut dyn Inlet) -> Result<Bootstrap, FarEndError> {
+    match receive(inlet) {
+        Ok(Message::Bootstrap(bootstrap)) => Ok(bootstrap),
+        Ok(other) => Err(FarEndError::Bootstrap(format!("it sent {}", other.kind()))),
+        Err(LinkError::Closed) => Err(FarEndError::Bootstrap("there is none".to_owned())),
+        Err(error) => Err(FarEndError::Bootstrap(error.to_string())),
+    }
+}
+
+/// The first message, if the starting end speaks a version of the protocol that this end knows.
+fn of_known_version(bootstrap: Bootstrap) -> Result<Bootstrap, FarEndError> {
     let Some(version) = Versions::OURS.common(bootstrap.versions) else {
         // The starting end tells its user the same, and ends.
         let (theirs, ours) = (bootstrap.versions, Versions::OURS);
@@ -205,7 +223,7 @@ fn listen_and_serve(
 fn forward_to(
     port: u16,
     family: Family,
-    link: Link,
+    (link, told): (Link, Option<Bootstrap>),
     (stdin, stdout): (OwnedFd, OwnedFd),
     stop: &StopSignal,
 ) -> Result<(), FarEndError> {
@@ -218,9 +236,19 @@ fn forward_to(
             return tell(outlet.as_mut(), Message::Refused(refusal));
         }
     };
-    // Nothing comes from the starting end before it has seen this.
+    // Nothing else comes from the starting end before it has seen this.
     tell(outlet.as_mut(), listening_on([0; 32], port))?;
     drop((outlet, inlet));
+    let mut stdin = std::fs::File::from(stdin);
+    if let Some(told) = told {
+        // What comes behind it is not for this end.
+        let mut again = told.frame();
+        stdin.read_exact(&mut again).map_err(|error| FarEndError::Bootstrap(error.to_string()))?;
+        if again != told.frame() {
+            return Err(FarEndError::Bootstrap("it is another one than that on the command line".to_owned()));
+        }
+    }
+    let stdin = OwnedFd::from(stdin);
     forward::run(stdin, stdout, stream, stop).map_err(|cause| FarEndError::Process { call: "forward", cause })
 }
 

@@ -175,3 +175,16 @@ fn the_first_messages_over_ssh_are_the_same_in_every_version() {
     );
     assert_eq!(hexadecimal(&opening(Message::Refused(refusal))), "0600000000000000020503776879");
 }
+
+#[test]
+fn the_first_message_fits_on_a_command_line() {
+    let told = started(versions(260, 300));
+    let word = told.word();
+    assert_eq!(word, hexadecimal(&opening(Message::Bootstrap(told.clone()))));
+    assert_eq!(word.parse::<Bootstrap>().ok(), Some(told));
+    let other = hexadecimal(&opening(Message::Ping));
+    let long = format!("{word}{}", "00".repeat(4096));
+    for wrong in ["", "extra", "32", &word[2..], &word[..word.len() - 2], &format!("{word}00"), &other, &long] {
+        assert!(wrong.parse::<Bootstrap>().is_err(), "{wrong}");
+    }
+}

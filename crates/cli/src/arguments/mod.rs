@@ -135,7 +135,10 @@ pub(crate) enum Command {
     Session,
     /// What ssh starts: one transfer over standard input and output
     #[command(hide = true)]
-    FarEnd,
+    FarEnd {
+        /// What the starting end tells, which comes over standard input as well
+        told: Option<icdc_protocol::message::Bootstrap>,
+    },
     /// What ssh starts to get a connection to one machine of those that share a name
     #[command(hide = true)]
     ConnectForSsh {

@@ -71,7 +71,7 @@ fn signals_end_the_wait_for_the_program_to_be_sent() {
     // There is no icdc; then nothing answers the script, or nothing takes what is sent.
     let machine = "printf '\\nICDC-SEND-SELF machine %s\\n' \"$(uname -sm)\"; printf '\\nICDC-SEND-SELF want\\n'";
     for answer in ["", machine] {
-        let body = format!("case \"$*\" in *far-end) exit 127;; esac\n{answer}");
+        let body = format!("case \"$*\" in *far-end*) exit 127;; esac\n{answer}");
         let (ssh, mark) = hanging_ssh(&site, &body);
         let mut command = site.icdc(&["copy", "--send-self", "--ssh", &ssh, "file"]);
         ends_with_ssh_by(Signal::TERM, command.arg(site.by_ssh("copy")), &mark);

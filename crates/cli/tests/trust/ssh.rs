@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use icdc_protocol::message::Bootstrap;
 use rustix::process::kill_process;
 
 use crate::sshd::Sshd;
@@ -199,7 +200,8 @@ fn the_command_is_honoured_as_written() {
     let said = fs::read_to_string(log).unwrap();
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[..6], ["two words", "-o", "Option=a b", "-p", "22", HERE], "{said}");
-    assert_eq!(lines[6], format!("sh -c 'exec \"$1\" far-end' sh {ICDC}"));
+    let command = format!("sh -c 'icdc=$1; shift; exec \"$icdc\" far-end \"$@\"' sh {ICDC} ");
+    assert!(lines[6].strip_prefix(&command).is_some_and(|word| word.parse::<Bootstrap>().is_ok()), "{}", lines[6]);
     assert_eq!(lines.len(), 7, "no option of OpenSSH's is given to another program: {said}");
 }
 

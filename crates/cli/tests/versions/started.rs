@@ -1,5 +1,13 @@
 //! Far sides that ssh starts and that speak other versions.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::process::Stdio;
+
+use icdc_protocol::frame::{PREFIX_LENGTH, Prefix, decode_head};
+use icdc_protocol::message::{Bootstrap, FarTask};
+use icdc_protocol::{Features, Message, Ports, Versions};
+
 use crate::support::{Ended, ICDC, Site, Start, assert_same};
 
 /// A copy to a far side on which `body` runs for icdc.
@@ -45,4 +53,67 @@ fn without_a_common_version_both_are_told() {
             assert!(ended.to_string().contains(words), "{words}: {ended}");
         }
     }
+}
+
+#[test]
+fn a_far_side_answers_what_it_is_told_on_the_command_line_before_its_input_comes() {
+    let site = Site::new();
+    let task = FarTask::Serve { peer: [2; 32], ports: Ports::Any };
+    let told =
+        Bootstrap { versions: Versions::OURS, features: Features::OURS, version: "0.1.0".into(), task, family: 4 };
+    let start = |word: &str| {
+        let mut command = site.icdc(&["far-end", word]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut far = start(&told.word());
+    let mut output = BufReader::new(far.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("ICDC-FAR-END") {
+        line.clear();
+        assert!(output.read_line(&mut line).unwrap() > 0, "there is no marker");
+    }
+    let mut prefix = [0; PREFIX_LENGTH];
+    output.read_exact(&mut prefix).unwrap();
+    let mut head = vec![0; Prefix::parse(&prefix).unwrap().head];
+    output.read_exact(&mut head).unwrap();
+    assert!(matches!(decode_head(&head, 0), Ok(Message::Listening(listening)) if listening.port != 0));
+    drop(far.stdin.take());
+    assert!(far.wait().unwrap().success());
+    // One that forwards, and is then told another thing.
+    let Forwarded { listener, told } = forwarded();
+    let mut far = start(&told.word());
+    let _connection = listener.accept().unwrap();
+    let other = Bootstrap { family: 6, ..told };
+    far.stdin.take().unwrap().write_all(&other.frame()).unwrap();
+    let ended = far.wait_with_output().unwrap();
+    assert!(!ended.status.success() && String::from_utf8_lossy(&ended.stderr).contains("another one"), "{ended:?}");
+}
+
+/// What a far side is to forward to, and what it is told of that.
+struct Forwarded {
+    listener: TcpListener,
+    told: Bootstrap,
+}
+
+fn forwarded() -> Forwarded {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let task = FarTask::Forward { port: listener.local_addr().unwrap().port() };
+    let told =
+        Bootstrap { versions: Versions::OURS, features: Features::OURS, version: "0.1.0".into(), task, family: 4 };
+    Forwarded { listener, told }
+}
+
+#[test]
+fn what_comes_behind_the_first_message_is_forwarded() {
+    let site = Site::new();
+    let Forwarded { listener, told } = forwarded();
+    let mut far = site.icdc(&["far-end", &told.word()]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    // All of it at once, as a starting end sends it that has had the answer.
+    far.stdin.as_ref().unwrap().write_all(&[&told.frame()[..], b"forward this"].concat()).unwrap();
+    let (mut connection, _) = listener.accept().unwrap();
+    let mut forwarded = [0; 12];
+    connection.read_exact(&mut forwarded).unwrap();
+    assert_eq!(&forwarded, b"forward this");
+    drop((connection, far.stdin.take()));
+    far.wait().unwrap();
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::process::ExitStatus;
 
 use icdc_protocol::message::{Bootstrap, FarTask};
-use icdc_protocol::{Features, Message, Versions, frame};
+use icdc_protocol::{Features, Versions};
 use icdc_tcp::Family;
 use icdc_units::Span;
 
@@ -29,9 +29,9 @@ const SEARCHED: &str = " in PATH, ~/.local/bin or /usr/local/bin";
 /// shorter PATH than a login has. The script is one argument without single quotes or `!`, which
 /// every login shell passes on unchanged.
 const SEARCH: &str = concat!(
-    r#"sh -c 'if command -v icdc >/dev/null; then exec icdc far-end; fi; "#,
+    r#"sh -c 'if command -v icdc >/dev/null; then exec icdc far-end "$@"; fi; "#,
     r#"for icdc in "${HOME:-}/.local/bin/icdc" /usr/local/bin/icdc; do if test -f "$icdc" && test -x "$icdc"; then "#,
-    r#"printf "\n%s\n" "ICDC-FOUND $icdc"; exec "$icdc" far-end; fi; done; exec icdc far-end'"#
+    r#"printf "\n%s\n" "ICDC-FOUND $icdc"; exec "$icdc" far-end "$@"; fi; done; exec icdc far-end "$@"' sh"#
 );
 
 /// The icdc program on the far side, with the ssh shell that starts it.
@@ -80,28 +80,29 @@ impl fmt::Display for Program {
 }
 
 impl FarProgram {
-    /// Command line for the far side's shell. The program is started by `sh`, because a restricted
-    /// shell (`rbash`) starts none by its path.
-    pub(super) fn command_line(&self) -> String {
+    /// Command line for the far side's shell, with what the far end is told, if that is known. The
+    /// program is started by `sh`, because a restricted shell (`rbash`) starts none by its path.
+    pub(super) fn command_line(&self, told: Option<&Bootstrap>) -> String {
+        let told = told.map_or_else(String::new, |told| format!(" {}", told.word()));
         match &self.program {
-            Program::Searched => SEARCH.to_owned(),
-            Program::Named(word) => format!(r#"sh -c 'exec "$1" far-end' sh {}"#, quote(word)),
+            Program::Searched => format!("{SEARCH}{told}"),
+            Program::Named(word) => {
+                format!(r#"sh -c 'icdc=$1; shift; exec "$icdc" far-end "$@"' sh {}{told}"#, quote(word))
+            }
+            // It is checked again first, and reads its input.
             Program::Sent(sent) => sent.command.to_string(),
         }
     }
 
-    /// Encoded first message to the far end, which tells it its task; it fits into any pipe.
-    pub(super) fn bootstrap(task: FarTask, family: Family) -> Vec<u8> {
-        let bootstrap = Bootstrap {
+    /// First message to the far end, which tells it its task.
+    pub(super) fn bootstrap(task: FarTask, family: Family) -> Bootstrap {
+        Bootstrap {
             versions: Versions::OURS,
             features: Features::OURS,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             task,
             family: family_number(family),
-        };
-        let mut frame = Vec::new();
-        frame::encode(&Message::Bootstrap(bootstrap), 0, &mut frame).expect("it is short and well-formed");
-        frame
+        }
     }
 
     /// Skips the output of shell start-up files up to the marker line of a far end; calls

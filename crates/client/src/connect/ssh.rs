@@ -1,7 +1,8 @@
 //! A far end that this end starts by ssh.
 //!
 //! ```text
-//! ssh HOST 'icdc far-end'          near end → Bootstrap { key that may connect, ports }, at once
+//! ssh HOST 'icdc far-end WORD'     near end → Bootstrap { key that may connect, ports }: the word, and
+//!                                             the first message, which arrives a round trip later
 //!                                  far end → lines ICDC-VERSIONS and ICDC-FAR-END,
 //!                                            Listening { its key, port }
 //! TLS 1.3 over one of the routes   both keys pinned; both made for this run only
@@ -267,7 +268,8 @@ impl Starter {
         logged_in: &mut dyn FnMut(LoginProperties),
     ) -> Result<Started, ConnectError> {
         let cache = if self.send_self { cache() } else { None };
-        let command = self.far.command_line();
+        let told = FarProgram::bootstrap(task, self.family);
+        let command = self.far.command_line(Some(&told));
         let command = cache.as_ref().map_or(command.clone(), |cache| cache.or_sent(&command));
         let far = self.far.clone();
         let shell = &far.shell;
@@ -275,7 +277,8 @@ impl Starter {
         let mut process = shell.run_telling(&command)?;
         let stdout = process.stdout.take().expect("standard output is piped");
         let stdin = process.stdin.take().expect("standard input is piped");
-        let sent = (&stdin).write_all(&FarProgram::bootstrap(task, self.family));
+        // A program that is started by the server's choice (a forced command) has no word of it.
+        let sent = (&stdin).write_all(&told.frame());
         let cannot_start = |cause| ConnectError::Start { command: shell.command().to_owned(), cause };
         let deadline = begin + GREETING_TIMEOUT;
         let mut output = PatientReader::new(&stdout, &self.stop, deadline).map_err(cannot_start)?;

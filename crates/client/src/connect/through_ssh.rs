@@ -314,11 +314,13 @@ impl Opener {
     /// port. Calls `logged_in` once ssh reports the login.
     fn open(&self, login: Login, stop: &StopSignal, logged_in: impl FnMut()) -> Result<Carrier, ConnectError> {
         let shell = &self.far.shell;
-        let (socket, mut process) = shell.run_on_socket(login, &self.far.command_line())?;
+        let told_to = |port| FarProgram::bootstrap(FarTask::Forward { port }, self.family);
+        let known = self.port.get();
+        let told = known.map(told_to);
+        let (socket, mut process) = shell.run_on_socket(login, &self.far.command_line(told.as_ref()))?;
         let cannot_start = |cause| ConnectError::Start { command: shell.command().to_owned(), cause };
         // A program that does not read it prints why, or ends.
-        let send_task = |port| (&socket).write_all(&FarProgram::bootstrap(FarTask::Forward { port }, self.family));
-        let known = self.port.get();
+        let send_task = |port| (&socket).write_all(&told_to(port).frame());
         let mut sent = known.map_or(Ok(()), send_task);
         let deadline = clock::now() + GREETING_TIMEOUT;
         let mut output = PatientReader::new(&socket, stop, deadline).map_err(cannot_start)?;

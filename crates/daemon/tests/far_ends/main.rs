@@ -29,7 +29,7 @@ const FAR_END: &str = "ICDC_TEST_FAR_END";
 #[test]
 fn far_end_process() {
     if std::env::var_os(FAR_END).is_some() {
-        icdc_daemon::far_end().unwrap();
+        icdc_daemon::far_end(None).unwrap();
     }
 }
 
