@@ -29,7 +29,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Difference", "07d64479"),
         ("Holes", "6a1731f9"),
         ("Assembled", "3fe8d351"),
-        ("Part", "063be58f"),
+        ("Part", "f7c3ec38"),
         ("Pack", "5acc7aac"),
         ("Compressed", "2e599561"),
         ("FileEnd", "1b4b3a62"),

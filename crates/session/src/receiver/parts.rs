@@ -41,7 +41,7 @@ struct Filling<B> {
     first: Part,
     block: B,
     /// A bit for each part that has not arrived.
-    missing: u64,
+    missing: u128,
 }
 
 /// Error: more than half of the ring's blocks are incomplete.
@@ -119,10 +119,10 @@ impl<B> Parts<B> {
 }
 
 /// Bit mask of all parts of the block except this one.
-fn others(part: &Part) -> u64 {
-    const { assert!(MAX_PARTS <= u64::BITS as usize) };
+fn others(part: &Part) -> u128 {
+    const { assert!(MAX_PARTS <= u128::BITS as usize) };
     let count = (part.length as usize).div_ceil(PART_SIZE);
-    (0..count as u32).filter(|number| *number != u32::from(part.number)).map(|number| 1_u64 << number).sum()
+    (0..count as u32).filter(|number| *number != u32::from(part.number)).map(|number| 1_u128 << number).sum()
 }
 
 #[cfg(test)]

@@ -203,7 +203,13 @@ fn held_blocks_that_nobody_compares_are_found() {
 
 #[test]
 fn replacements_that_are_not_durable_are_found() {
-    let undone = ["was copied and is gone", "is not what was announced", "gone back", "was not deleted"];
+    let undone = [
+        "was copied and is gone",
+        "is not what was announced",
+        "gone back",
+        "was not deleted",
+        "was renamed and is gone",
+    ];
     finds(Mutation::ReplacementsAreNotFlushed, &undone);
 }
 

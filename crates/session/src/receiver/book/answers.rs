@@ -160,10 +160,10 @@ impl<P> Book<P> {
         !self.settings.options.dry_run && matches!(directory, Some(DirectoryId::Source(_)))
     }
 
-    /// Requests that attributes be set, in a run without a journal only once the sender has confirmed
-    /// that it is connected: a newer run may have set them since.
+    /// Requests that attributes be set, once the sender has confirmed that it is connected: a newer run may
+    /// have set them since.
     fn amend(&mut self, ids: Vec<EntryId>) {
-        if self.is_journaled {
+        if self.is_journaled && self.has_heard() {
             self.ask(Action::Amend(ids));
         } else {
             self.ask_before(Step::Amend(ids));

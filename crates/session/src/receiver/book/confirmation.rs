@@ -2,7 +2,9 @@
 //!
 //! A session that was stopped, or had to wait, may be that of a client gone long ago. Its connection
 //! need not show that: the path may have failed, or the client's host be gone. Where no lock keeps a newer
-//! run away, what this session is about to replace may be newer than what it has.
+//! run away, what this session is about to replace may be newer than what it has. A run with a journal has
+//! a lock, but what the sender has announced may have arrived late: a newer run may have been before the lock
+//! was taken. Nothing that needs no data from the sender is replaced before it has answered once.
 
 use icdc_protocol::message::Ready;
 
@@ -30,6 +32,12 @@ impl<P> Book<P> {
         }
     }
 
+    /// Whether the sender is known to have been connected when this session had the lock of the run's
+    /// journal; true for a run without one.
+    pub(super) fn has_heard(&self) -> bool {
+        !self.is_journaled || self.questions.has_answer()
+    }
+
     /// Handles the outcome of [`Action::Ask`]: the number of this question, from 1, of all that the
     /// session sends, whoever asks. The sender answers each of them, in their order.
     pub fn on_asked(&mut self, number: u64) {
@@ -53,7 +61,7 @@ impl<P> Book<P> {
                 Step::Nothing => {}
                 Step::Begin => self.begin_confirmed(),
                 Step::Amend(ids) => self.ask(Action::Amend(ids)),
-                Step::Publish(id) => self.publish_again(id),
+                Step::Publish(ids) => ids.into_iter().for_each(|id| self.publish_again(id)),
             }
         }
     }
@@ -66,8 +74,10 @@ impl<P> Book<P> {
     /// Gives up a step that waits for the sender's confirmation: an item that was to be published
     /// fails, as one that a later run can continue; any other step is dropped.
     fn give_up(&mut self, step: Step) {
-        let Step::Publish(id) = step else { return };
-        self.ask(Action::Discard(id));
-        self.fail(id, Failure::Passing("the sender closed the connection before it was through".into()));
+        let Step::Publish(ids) = step else { return };
+        for id in ids {
+            self.ask(Action::Discard(id));
+            self.fail(id, Failure::Passing("the sender closed the connection before it was through".into()));
+        }
     }
 }

@@ -142,6 +142,7 @@ impl<P> Book<P> {
         match self.extras.stage {
             Stage::Ended => return true,
             Stage::Counting | Stage::Deleting => return false,
+            Stage::Collecting if !self.has_heard() => return false,
             Stage::Collecting => {}
         }
         if let Some(path) = &self.first_failed {

@@ -230,7 +230,9 @@ impl<P> Book<P> {
     fn rename(&mut self) {
         let all = self.batch.publishing().to_vec();
         let (unconfirmed, ready): (Vec<EntryId>, Vec<_>) = all.into_iter().partition(|id| self.is_unconfirmed(*id));
-        unconfirmed.into_iter().for_each(|id| self.ask_before(Step::Publish(id)));
+        if !unconfirmed.is_empty() {
+            self.ask_before(Step::Publish(unconfirmed));
+        }
         let publications: Vec<Publication> = ready.iter().filter_map(|id| self.publication(*id)).collect();
         if publications.is_empty() {
             drop(self.batch.end());
@@ -253,11 +255,12 @@ impl<P> Book<P> {
         Some(Publication { id, digest, guard })
     }
 
-    /// Whether the sender has to be asked before an item is published: no lock keeps others from its
-    /// name, and nothing has come from the sender since it was examined.
+    /// Whether the sender has to be asked before an item is published: nothing has come from the sender
+    /// since it was examined, or since this session has the lock that keeps others from its name.
     fn is_unconfirmed(&self, id: EntryId) -> bool {
         let is_sent = matches!(self.state(id), Some(ItemState::Staged { origin: Origin::Sender(_), .. }));
-        !self.is_journaled && !is_sent && !self.questions.has_asked()
+        let is_known = if self.is_journaled { self.has_heard() } else { self.questions.has_asked() };
+        !is_sent && !is_known
     }
 
     /// Stages an item once more that is durable under its staging name, and publishes it.
@@ -281,7 +284,7 @@ impl<P> Book<P> {
                     }
                     renamed.push(id);
                 }
-                Err(NotRenamed::Changed) => self.ask_before(Step::Publish(id)),
+                Err(NotRenamed::Changed) => self.ask_before(Step::Publish(vec![id])),
                 Err(NotRenamed::Failed(_)) if self.hold_back(id) => {}
                 Err(NotRenamed::Failed(failure)) => {
                     self.ask(Action::Discard(id));

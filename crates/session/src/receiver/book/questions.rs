@@ -39,8 +39,8 @@ pub(super) enum Step {
     Begin,
     /// Attributes of existing files are set.
     Amend(Vec<EntryId>),
-    /// An item that is complete under its staging name gets its final one.
-    Publish(EntryId),
+    /// Items that are complete under their staging names get their final ones.
+    Publish(Vec<EntryId>),
 }
 
 impl Questions {
@@ -80,6 +80,11 @@ impl Questions {
     /// Whether the sender was asked for the sake of an item.
     pub(super) fn has_asked(&self) -> bool {
         self.about_item > 0
+    }
+
+    /// Whether the sender has answered any question.
+    pub(super) fn has_answer(&self) -> bool {
+        self.answers > 0
     }
 
     /// Guard of the name of an item that no lock protects.

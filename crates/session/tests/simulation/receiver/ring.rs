@@ -17,7 +17,7 @@ pub(crate) struct Ring {
 pub(crate) struct Block {
     pub(crate) number: Number,
     /// A bit for each part that is there.
-    parts: u64,
+    parts: u128,
     _place: Place,
 }
 
@@ -57,7 +57,7 @@ impl Ring {
 
 impl Place {
     pub(crate) fn with(self, number: Number) -> Block {
-        Block { number, parts: u64::MAX, _place: self }
+        Block { number, parts: u128::MAX, _place: self }
     }
 
     /// With nothing but the part of a block that has this number.

@@ -159,9 +159,15 @@ impl Desk {
 
     pub(super) fn begun_with(settings: Settings) -> Self {
         let mut desk = Self::new(settings);
-        desk.begin(&[SourceKind::Directory]);
+        desk.begin_and_answer();
         assert_eq!(desk.log(), ["place journaled", "begin", "ready"]);
         desk
+    }
+
+    /// The run of a directory begins, and the sender answers that it is there.
+    pub(super) fn begin_and_answer(&mut self) {
+        self.begin(&[SourceKind::Directory]);
+        self.say(Message::Confirmed);
     }
 
     pub(super) fn begin(&mut self, sources: &[SourceKind]) {

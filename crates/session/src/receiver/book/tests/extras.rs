@@ -12,7 +12,7 @@ fn mirror(delete: Delete) -> Desk {
     let mut desk = Desk::new(Settings { options, ..settings() });
     desk.extras = [(0, vec!["a", "d", "old", "x"]), (1, vec!["b", "older"])].into();
     desk.count = 3;
-    desk.begin(&[SourceKind::Directory]);
+    desk.begin_and_answer();
     desk
 }
 
@@ -193,4 +193,19 @@ fn what_the_run_may_have_made_itself_is_not_in_the_way() {
     desk.pack(&[(1, 5)]);
     desk.wait();
     assert!(said(&desk.log(), "done 1: is in the way"));
+}
+
+/// A list of names that has arrived late may be older than what a newer run has copied.
+#[test]
+fn nothing_is_deleted_before_the_sender_has_answered() {
+    let options = ReceiveOptions { resume: true, delete: Some(Delete::default()), ..ReceiveOptions::default() };
+    let mut desk = Desk::new(Settings { options, ..settings() });
+    desk.count = 3;
+    desk.begin(&[SourceKind::Directory]);
+    announce(&mut desk);
+    let log = complete(&mut desk);
+    assert!(said(&log, "done") && !said(&log, "count") && !said(&log, "delete"), "{log:?}");
+    desk.say(Message::Confirmed);
+    let log = desk.log();
+    assert!(said(&log, "delete 3") && desk.book.is_complete(), "{log:?}");
 }

@@ -473,3 +473,23 @@ fn the_contents_of_a_source_are_a_directory() {
     desk.announce(&[item]);
     assert_eq!(desk.log(), ["fail: entry 1: is not the directory that was announced"]);
 }
+
+/// What a sender has announced that is gone may have arrived late, after a newer run.
+#[test]
+fn what_needs_no_data_is_published_once_the_sender_has_answered() {
+    let linked = Verdict::Reference(Reference { place: ReferencePlace::Older(1), method: Method::Link });
+    let mut desk = Desk::new(settings());
+    desk.begin(&[SourceKind::Directory]);
+    [1, 2].into_iter().for_each(|id| drop(desk.verdicts.insert(id, vec![linked.clone()])));
+    desk.announce(&[source(0, 0), file(1, 0, "x", 1), file(2, 0, "y", 1)]);
+    desk.say(Message::DirEnd { id: 0 });
+    desk.say(Message::End);
+    desk.wait();
+    let log = desk.log();
+    assert!(!log.iter().any(|line| line.starts_with("rename")), "{log:?}");
+    desk.say(Message::Confirmed);
+    desk.say(Message::Confirmed);
+    let log = desk.log();
+    assert!(log.iter().any(|line| line.starts_with("rename")), "{log:?}");
+    assert!(desk.book.is_complete(), "{log:?}");
+}

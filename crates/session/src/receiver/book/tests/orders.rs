@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use icdc_protocol::limits::PACK_FILE_LIMIT;
-use icdc_protocol::message::{
-    Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Message, Parent, SourceKind, Want,
-};
+use icdc_protocol::message::{Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Message, Parent, Want};
 
 use super::desk::{DIGEST, Desk, SHOWN, directory, entry, file, link, linked, settings, source};
 use crate::Failure;
@@ -193,7 +191,7 @@ fn everything_is_answered_once_and_done_once_in_whatever_order() {
     for seed in 0..2000 {
         let mut desk = Desk::new(settings());
         let mut sender = Sender::new(seed);
-        desk.begin(&[SourceKind::Directory]);
+        desk.begin_and_answer();
         while sender.step(&mut desk) {}
         let log = desk.log();
         assert!(!log.iter().any(|line| line.starts_with("fail:")), "{seed}: {log:#?}");

@@ -1,6 +1,6 @@
 //! Snapshots: completed last, never after a failure, and older ones removed after that only.
 
-use icdc_protocol::message::{Delete, Keep, Message, Problem, ReceiveOptions, Snapshot, SourceKind};
+use icdc_protocol::message::{Delete, Keep, Message, Problem, ReceiveOptions, Snapshot};
 
 use super::desk::{Desk, NOON, at, file, settings, source};
 use crate::Failure;
@@ -15,7 +15,7 @@ fn snapshot(keep: Option<Keep>, delete: Option<Delete>) -> Desk {
     desk.extras = [(0, vec!["a", "old"])].into();
     desk.snapshots = vec!["2026-11-25T12:00:00Z", "2026-11-26T12:00:00Z", NOON];
     desk.count = 1;
-    desk.begin(&[SourceKind::Directory]);
+    desk.begin_and_answer();
     desk.announce(&[source(0, 0), file(1, 0, "a", 5)]);
     desk.log();
     desk
@@ -83,7 +83,7 @@ fn an_empty_source_makes_no_snapshot_unless_it_is_meant() {
         let delete = Some(Delete { allow_empty_source, ..Delete::default() });
         let options = ReceiveOptions { delete, snapshot, ..ReceiveOptions::default() };
         let mut desk = Desk::new(Settings { options, ..settings() });
-        desk.begin(&[SourceKind::Directory]);
+        desk.begin_and_answer();
         desk.announce(&[source(0, 0)]);
         desk.say(Message::DirEnd { id: 0 });
         desk.say(Message::End);
