@@ -48,6 +48,7 @@ pub mod block_journal;
 pub mod block_map;
 mod blocks;
 mod bootstrap;
+mod bootstrap_word;
 mod change;
 mod choice;
 pub mod chunking;

@@ -22,7 +22,7 @@ pub const MAX_COPIES: usize = 1024;
 /// Most files and directories that are named as bases of one copy.
 pub const MAX_BASES: usize = 20;
 /// Size of a part of a block in bytes; the last blocks of a session travel in parts, and so do those of a short one over a
-/// long path: a file of 1 MB is shared out to 15 connections, two parts for each, so that none has twice as much as another.
+/// long path: a file of 1 MB has 31, so that 15 connections get about as much each.
 pub const PART_SIZE: usize = 32 << 10;
 /// Most parts of a block.
 pub const MAX_PARTS: usize = BLOCK_SIZE.div_ceil(PART_SIZE);

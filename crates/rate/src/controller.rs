@@ -57,7 +57,7 @@ const LEAST_CEILING: Rate = Rate::from_bytes_per_second(1);
 /// Part that finds the rate that the path has free.
 #[derive(Debug)]
 pub enum Mode {
-    /// Congestion control of the first connection.
+    /// Congestion control of the first connection of each way.
     KernelPaced(Box<KernelPaced>),
     /// The ceilings of all connections follow from one rate, found for all together.
     Bundle(Box<Bundle>),
@@ -84,8 +84,8 @@ pub struct Setup {
 pub struct ConnectionInfo {
     /// Number of the connection, which no other connection of the transfer has had.
     pub number: Number,
-    /// Number of the connection that leads those which take the same way, between the same addresses: the lowest one; its own for
-    /// the leading one itself.
+    /// Number of the connection that leads those which take the same way, between the same addresses: the one of them that came
+    /// first; its own for the leading one itself.
     pub lead: Number,
     /// State of the connection's socket; `None` where it is not TCP.
     pub tcp: Option<TcpState>,
@@ -408,8 +408,8 @@ impl Controller {
         self.paused
     }
 
-    /// Rate that the path has free for this transfer; `None` while it is not known, and always in
-    /// [`Mode::PerConnection`].
+    /// Rate that the path has free for this transfer, where its connections take several ways on that of
+    /// the first one; `None` while it is not known, and always in [`Mode::PerConnection`].
     #[must_use]
     pub fn capacity(&self) -> Option<Rate> {
         match &self.mode {

@@ -112,6 +112,12 @@ struct Round {
 }
 
 impl Sharing {
+    /// Sharing of connections of which those after the first have blocks already.
+    #[must_use]
+    pub fn opened() -> Self {
+        Self { opened: true, ..Self::default() }
+    }
+
     /// Processes a sample, of which there are to be several in a round trip; returns what the
     /// others may send from now on.
     pub fn on_sample(&mut self, now: &Sample) -> Share {

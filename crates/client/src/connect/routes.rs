@@ -99,6 +99,7 @@ impl Routes {
     pub(super) fn first(&self, before: Option<Route>) -> Result<(Link, Route), ConnectError> {
         self.forwarder.begin_anew();
         self.ahead.end();
+        self.machine.begin_anew();
         if let Some(route) = before {
             return Ok((self.first_by(route, &self.stop)?, route));
         }

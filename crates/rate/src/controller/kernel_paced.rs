@@ -33,11 +33,12 @@ pub(super) struct Way {
     pub(super) by_others: ByteCount,
 }
 
-impl Default for Way {
-    fn default() -> Self {
+impl Way {
+    /// A way of which nothing is known; `are_open` if connections after the leading one may take blocks already.
+    fn new(are_open: bool) -> Self {
         Self {
-            sharing: Sharing::default(),
-            share: Share::Nothing,
+            sharing: if are_open { Sharing::opened() } else { Sharing::default() },
+            share: if are_open { Share::Anything } else { Share::Nothing },
             acknowledged: BTreeMap::new(),
             by_others: ByteCount::ZERO,
         }
@@ -81,8 +82,10 @@ impl KernelPaced {
             let others: Vec<_> =
                 connections.iter().filter(|info| info.lead == lead.number && info.number != lead.number).collect();
             let has_others = !others.is_empty();
+            let are_open = others.iter().any(|info| self.open.contains(&info.number));
             let others: Vec<_> = others.into_iter().filter_map(|info| Some((info.number, info.tcp?))).collect();
-            let way = self.ways.entry(lead.number).or_default();
+            // One that leads in the place of another which has ended finds the others at work.
+            let way = self.ways.entry(lead.number).or_insert_with(|| Way::new(are_open));
             way.note(&others);
             if let Some(first) = lead.tcp
                 && has_others

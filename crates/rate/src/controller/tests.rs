@@ -554,10 +554,10 @@ fn each_way_has_a_connection_of_its_own_that_finds_the_rate() {
         let number = |action: &Action| if let Action::Open(number) = action { Some(*number) } else { None };
         actions.iter().filter_map(number).collect::<Vec<_>>()
     };
-    let leads = [0, 1, 0, 1];
+    let leads = [0, 1, 0, 1, 1];
     let first = controller.on_joined(1, 1);
     assert_eq!((ceilings(&first), opened(&first)), (vec![(0, mbit(200)), (1, mbit(200))], vec![1]), "at once");
-    let others = [controller.on_joined(2, 0), controller.on_joined(3, 1)].concat();
+    let others = [controller.on_joined(2, 0), controller.on_joined(3, 1), controller.on_joined(4, 1)].concat();
     assert_eq!((ceilings(&others), opened(&others)), (vec![], vec![]));
     // The leading connection of the second way is held up by its window, that of the first carries what is free.
     let pending = Pending { blocks_wait: true, ..Pending::default() };
@@ -575,16 +575,17 @@ fn each_way_has_a_connection_of_its_own_that_finds_the_rate() {
             let tcp = TcpState { acknowledged, pacing_rate, window_limited: held_up, ..seen(at, 1) };
             ConnectionInfo { number, lead: leads[usize::from(number)], tcp: Some(tcp) }
         };
-        let infos: Vec<_> = (0..4).map(info).collect();
+        let infos: Vec<_> = (0..5).map(info).collect();
         let actions = on_tick(&mut controller, at, &infos, &NO_RING, &pending).actions;
         opens.extend(opened(&actions));
         set.extend(ceilings(&actions));
     }
-    assert_eq!(opens, [3], "only the second way has room for another one");
+    assert_eq!(opens, [3, 4], "only the second way has room for others");
     assert!(set.iter().all(|(number, _)| leads[usize::from(*number)] == 1), "{set:?}");
-    // Without the second card, what is left of its way is led by another one.
-    let infos =
-        vec![ConnectionInfo { number: 0, lead: 0, tcp: None }, ConnectionInfo { number: 3, lead: 3, tcp: None }];
+    // The connection that led the second way has ended: another one leads it, and all keep within the ceiling.
+    let info = |number, lead| ConnectionInfo { number, lead, tcp: Some(seen(Time::ORIGIN, 1)) };
+    let infos = [info(0, 0), info(3, 3), info(4, 3)];
     let at = Time::ORIGIN + Span::from_secs(3);
-    assert_eq!(opened(&on_tick(&mut controller, at, &infos, &NO_RING, &pending).actions), [0_u16; 0], "it is open");
+    let actions = on_tick(&mut controller, at, &infos, &NO_RING, &pending).actions;
+    assert_eq!((opened(&actions), ceilings(&actions)), (vec![], vec![(3, mbit(100)), (4, mbit(100))]));
 }

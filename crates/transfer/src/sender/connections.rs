@@ -225,8 +225,9 @@ impl<'a> Connections<'a> {
             None
         });
         self.executor.pool.grow();
+        self.steering.note_way(number, way, tuned.as_ref().and_then(Tuned::bundle));
         self.executor.further.add(number, control);
-        self.steering.on_joined(number, way, tuned.as_ref().and_then(Tuned::bundle));
+        self.steering.on_joined(number);
         let (running, ended) = watched();
         let serving = try_start(scope, "send", move || {
             let _running = running;

@@ -226,11 +226,15 @@ impl<'a> Steering<'a> {
         self.ways.bundle(way)
     }
 
-    /// Tells the controller that a further connection is about to send, which takes this way in this bundle.
-    pub(super) fn on_joined(&self, number: u8, way: Way, bundle: Option<BundleNumber>) {
+    /// Notes that a connection which is not in use yet takes this way, in this bundle.
+    pub(super) fn note_way(&self, number: u8, way: Way, bundle: Option<BundleNumber>) {
+        self.ways.note(number.into(), way, bundle);
+    }
+
+    /// Tells the controller that a further connection is about to send.
+    pub(super) fn on_joined(&self, number: u8) {
         let _turn = self.turn();
         let number = number.into();
-        self.ways.note(number, way, bundle);
         let further = self.executor.further.in_use().into_iter().map(|(number, _)| number);
         let in_use: Vec<Number> = [FIRST, number].into_iter().chain(further).collect();
         let actions = self.controller().on_joined(number, self.ways.lead(number, &in_use));

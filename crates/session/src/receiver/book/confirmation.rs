@@ -61,7 +61,7 @@ impl<P> Book<P> {
                 Step::Nothing => {}
                 Step::Begin => self.begin_confirmed(),
                 Step::Amend(ids) => self.ask(Action::Amend(ids)),
-                Step::Publish(ids) => ids.into_iter().for_each(|id| self.publish_again(id)),
+                Step::Publish(ids) => self.publish_again(ids),
             }
         }
     }

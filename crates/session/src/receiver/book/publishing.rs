@@ -263,12 +263,14 @@ impl<P> Book<P> {
         !is_sent && !is_known
     }
 
-    /// Stages an item once more that is durable under its staging name, and publishes it.
-    pub(super) fn publish_again(&mut self, id: EntryId) {
-        if self.items.contains_key(&id) {
-            self.batch.add(id, ByteCount::ZERO, None);
-            self.publish();
+    /// Stages items once more that are durable under their staging names, and publishes them.
+    pub(super) fn publish_again(&mut self, ids: Vec<EntryId>) {
+        for id in ids {
+            if self.items.contains_key(&id) {
+                self.batch.add(id, ByteCount::ZERO, None);
+            }
         }
+        self.publish();
     }
 
     /// Handles the outcomes of [`Action::Rename`]: the modification time that each item shows under
