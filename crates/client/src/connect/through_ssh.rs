@@ -39,7 +39,7 @@ use icdc_units::Span;
 
 use super::error::ConnectError;
 use super::far_program::{FarProgram, GREETING_TIMEOUT};
-use super::logins::Logins;
+use super::logins::{Logins, Turn};
 use super::patient::{self, PatientReader};
 use super::pool::Pool;
 use super::remote_shell::Login;
@@ -234,6 +234,14 @@ impl FarPort {
     }
 }
 
+/// Outcome of an attempt at a connection.
+struct InTurn<'a> {
+    /// Turn of a login that has not succeeded; `None` if it has.
+    turn: Option<Turn<'a>>,
+    login: Login,
+    opened: Result<Carrier, ConnectError>,
+}
+
 /// Opens data connections through ssh; each call opens one.
 #[derive(Clone)]
 struct Opener {
@@ -261,7 +269,7 @@ impl Opener {
     /// key meanwhile.
     fn open_early(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         let far = FarProgram { shell: self.far.shell.quiet(), ..self.far.clone() };
-        let (_, opened) = Self { far, ..self.clone() }.open_once_in_turn(stop)?;
+        let InTurn { opened, .. } = Self { far, ..self.clone() }.open_once_in_turn(stop)?;
         match opened {
             Err(error) if !stop.is_requested() => {
                 tracing::debug!("a login beside the first one has failed: {error}");
@@ -277,7 +285,8 @@ impl Opener {
     fn open_in_turn(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         let mut attempt = 1;
         loop {
-            let (login, opened) = self.open_once_in_turn(stop)?;
+            // Whoever waits begins once it is recorded how this one has ended.
+            let InTurn { turn, login, opened } = self.open_once_in_turn(stop)?;
             match opened {
                 Ok(carrier) => return Ok(carrier),
                 Err(_) if stop.is_requested() => return Err(ConnectError::Interrupted),
@@ -287,6 +296,7 @@ impl Opener {
                 Err(ConnectError::SshFailed { said, .. })
                     if is_drop(&said) && attempt < ATTEMPTS && self.logins.record_drop() =>
                 {
+                    drop(turn);
                     if stop.wait(PAUSE * attempt) {
                         return Err(ConnectError::Interrupted);
                     }
@@ -300,14 +310,13 @@ impl Opener {
         }
     }
 
-    /// Opens one connection when fewer logins than the limit are running, in one attempt; returns which kind of login that
-    /// was, and its outcome.
-    fn open_once_in_turn(&self, stop: &StopSignal) -> Result<(Login, Result<Carrier, ConnectError>), ConnectError> {
+    /// Opens one connection when fewer logins than the limit are running, in one attempt.
+    fn open_once_in_turn(&self, stop: &StopSignal) -> Result<InTurn<'_>, ConnectError> {
         let turn = self.logins.await_turn(stop)?;
         let (login, mut turn) = (turn.login, Some(turn));
         // A server's limit counts logins that are not authenticated yet.
         let opened = self.open(login, stop, || drop(turn.take()));
-        Ok((login, opened))
+        Ok(InTurn { turn, login, opened })
     }
 
     /// Logs in by ssh once, starts a forwarding far end there and waits until it forwards to the
