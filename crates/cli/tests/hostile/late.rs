@@ -1,13 +1,14 @@
 //! Sessions that get to begin only after their client has gone: a newer run of the same command may be complete by then,
 //! and nothing may be changed beneath it.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
 use icdc_protocol::Message;
 use icdc_protocol::digest::block_value;
 use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{BlockHeader, FileEnd, PackItem, Parent, SourceKind};
+use icdc_protocol::message::{BlockHeader, EntryKind, FileEnd, PackItem, Parent, SourceKind};
 use rustix::process::{Signal, kill_process};
 
 use crate::peer::{Peer, begin, digest, entry, file, symlink};
@@ -129,7 +130,7 @@ fn end_file(peer: &mut Peer) {
 fn announce(peer: &mut Peer) {
     peer.say(begin(b"top", SourceKind::Directory));
     peer.say(Message::Entries(vec![
-        entry(0, Parent::Source(0), b"", icdc_protocol::message::EntryKind::Directory),
+        entry(0, Parent::Source(0), b"", EntryKind::Directory),
         entry(1, Parent::Directory(0), b"link", symlink("target".as_ref())),
     ]));
     peer.say(Message::DirEnd { id: 0 });
@@ -279,4 +280,29 @@ fn who_waited_for_a_file_of_an_earlier_run_ends_once_its_client_answers() {
         _ => None,
     });
     assert!(scene.has_file());
+}
+
+#[test]
+fn attributes_of_a_directory_stay_until_the_sender_has_answered() {
+    let scene = Scene::new();
+    let top = scene.site.directory("root/in/top");
+    fs::set_permissions(&top, Permissions::from_mode(0o700)).unwrap();
+    let mode = || fs::metadata(&top).unwrap().mode() & 0o777;
+    let mut peer = scene.accepted();
+    peer.confirms = false;
+    peer.say(begin(b"top", SourceKind::Directory));
+    peer.say(Message::Entries(vec![entry(0, Parent::Source(0), b"", EntryKind::Directory)]));
+    peer.say(Message::DirEnd { id: 0 });
+    peer.say(Message::End);
+    peer.hear_of(|message| matches!(message, Message::Wants(_)).then_some(()));
+    for _ in 0..5 {
+        peer.hear_of(|message| matches!(message, Message::Feedback(_)).then_some(()));
+    }
+    assert_eq!(mode(), 0o700, "a newer run may have set it");
+    peer.say(Message::Confirmed);
+    peer.hear_of(|message| match message {
+        Message::Done(done) => done.iter().any(|done| done.id == 0 && done.outcome.is_ok()).then_some(()),
+        _ => None,
+    });
+    assert_eq!(mode(), 0o755);
 }

@@ -437,6 +437,12 @@ impl Directory {
         self.unnamed_file().ok().map(File::from)
     }
 
+    /// Whether this directory has the `wanted` metadata; false where that cannot be told.
+    #[must_use]
+    pub fn has_own_metadata(&self, wanted: &Metadata<'_>) -> bool {
+        self.readable().is_ok_and(|readable| metadata::holds(readable, wanted))
+    }
+
     /// Restores metadata of this directory, after everything in it is made.
     ///
     /// # Errors

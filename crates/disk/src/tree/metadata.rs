@@ -5,14 +5,14 @@
 //! already, as is usual for a file created with its final mode; reading costs far less than a
 //! change that the file system has to log.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_OMIT, Uid,
 };
 use rustix::io::Errno;
 
-use super::attributes::{self, AttributeKinds};
+use super::attributes::{self, AttributeKinds, Xattrs};
 use super::failure::{Failure, at};
 use super::kind::Kind;
 
@@ -228,6 +228,30 @@ pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failur
     Ok(())
 }
 
+/// Whether an open file or directory has the `wanted` metadata; false where that cannot be told.
+pub(super) fn holds(file: impl AsFd, wanted: &Metadata<'_>) -> bool {
+    let file = file.as_fd();
+    let Ok(found) = Stat::of(file) else { return false };
+    let Ok(has) = carried(file, wanted) else { return false };
+    has_all(&found, &has, wanted) && wanted.mtime.is_none_or(|mtime| mtime == found.mtime)
+}
+
+/// Extended attributes of the `wanted` kinds that a file has; none if none are wanted.
+fn carried(file: BorrowedFd<'_>, wanted: &Metadata<'_>) -> Result<Xattrs, Failure> {
+    let found = wanted.xattrs.map(|_| attributes::found(file, wanted.kinds)).transpose()?;
+    Ok(found.unwrap_or_default().carried)
+}
+
+/// Whether owner, mode and extended attributes of an item are those `wanted`; it `has` these of
+/// their kinds.
+fn has_all(found: &Stat, has: &[(Vec<u8>, Vec<u8>)], wanted: &Metadata<'_>) -> bool {
+    let xattrs = wanted.xattrs.unwrap_or_default();
+    wanted.owner.is_none_or(|owner| owner == (found.uid, found.gid))
+        && wanted.mode.is_none_or(|mode| mode | (found.mode & wanted.kept_mode) == found.mode)
+        && xattrs.len() == has.len()
+        && xattrs.iter().all(|attribute| has.contains(attribute))
+}
+
 /// Sets those `wanted` attributes that an existing file lacks. If extended ones are wanted
 /// (`Some`), those of their kinds that are not among them are removed. Returns whether something was
 /// changed; a time that the file system rounds to the one that is there is no change.
@@ -235,13 +259,10 @@ pub(super) fn amend(file: impl AsFd, wanted: &Metadata<'_>) -> Result<bool, Fail
     let file = file.as_fd();
     let found = Stat::from(rustix::fs::fstat(file).map_err(at("fstat"))?);
     let wanted_xattrs = wanted.xattrs.unwrap_or_default();
-    let has = wanted.xattrs.map(|_| attributes::found(file, wanted.kinds)).transpose()?.unwrap_or_default().carried;
+    let has = carried(file, wanted)?;
     let is_wanted = |name: &[u8]| wanted_xattrs.iter().any(|(wanted, _)| wanted == name);
     let others: Vec<&[u8]> = has.iter().map(|(name, _)| name.as_slice()).filter(|name| !is_wanted(name)).collect();
-    let has_all = wanted.owner.is_none_or(|owner| owner == (found.uid, found.gid))
-        && wanted.mode.is_none_or(|mode| mode == found.mode)
-        && wanted_xattrs.iter().all(|attribute| has.contains(attribute))
-        && others.is_empty();
+    let has_all = has_all(&found, &has, wanted);
     others.into_iter().try_for_each(|name| attributes::remove(file, name))?;
     if !has_all {
         apply(file, &Metadata { mtime: None, ..wanted.clone() })?;

@@ -66,7 +66,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use icdc_protocol::message::{Entry, EntryId, EntryKind, Message, ReceiveOptions};
 use icdc_units::{ByteCount, Time};
@@ -122,6 +122,9 @@ pub struct Book<P> {
     levels: Levels,
     /// Directories whose own attributes are being set, or are not durable.
     finishing: ById<Finishing>,
+    /// Directories that had other attributes than theirs before the sender had answered, until they end,
+    /// with their entries until it has: outer directories end after them.
+    differing: BTreeMap<EntryId, Option<Box<Entry>>>,
     /// Bytes of paths and attributes of the tracked items and directories.
     weight: usize,
     items: ById<Tracked>,
@@ -179,6 +182,7 @@ impl<P> Book<P> {
             next: 0,
             levels: Levels::default(),
             finishing: ById::default(),
+            differing: BTreeMap::new(),
             weight: 0,
             items: ById::default(),
             wanted: 0,

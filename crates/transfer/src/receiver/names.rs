@@ -354,8 +354,8 @@ impl<'a> FileExecutor<'a> {
             Action::Discard(id) => self.discard(id),
             Action::NoteReleased { path } => self.note_released(&path),
             Action::Forget(id) => self.forget(id),
-            Action::FinishDirectory { entry, remembered } => {
-                let finished = self.finish_directory(&entry, remembered);
+            Action::FinishDirectory { entry, remembered, may_change } => {
+                let finished = self.finish_directory(&entry, remembered, may_change);
                 self.book.on_directory_finished(&entry, finished);
             }
             Action::ListExtras { directory, found, names } => {

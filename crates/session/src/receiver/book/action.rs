@@ -169,6 +169,9 @@ pub enum Action<P> {
         entry: Box<Entry>,
         /// Whether the chain of its parents is needed later, for a [`FirstName`] in it.
         remembered: bool,
+        /// Whether attributes may be changed. If not, a directory that has others stays open:
+        /// [`NotFinished::Differs`].
+        may_change: bool,
     },
     /// List a directory whose names are all announced, and return those of its items whose names
     /// the source has not, unfinished files of icdc left out: `on_extras_listed`.
@@ -543,6 +546,21 @@ pub enum Guard {
     /// There is no lock, and another program changes what has the name again and again. The item is
     /// renamed only if the sender is not known to have closed the connection.
     Sender,
+}
+
+/// Reason for which a directory is not finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotFinished {
+    /// It has other attributes, which may not be changed yet.
+    Differs,
+    /// Its attributes cannot be set.
+    Failed(Failure),
+}
+
+impl From<Failure> for NotFinished {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
 }
 
 /// Reason for which an item has not got its final name.

@@ -7,7 +7,7 @@ use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, Message};
 use icdc_units::{ByteCount, Time};
 
 use super::Book;
-use super::action::{Action, Answer};
+use super::action::{Action, Answer, NotFinished};
 use super::item::DirectoryId;
 use super::levels::{DirectoryState, Level};
 use super::links::Progress;
@@ -109,10 +109,10 @@ impl<P> Book<P> {
                     if path.is_empty() && self.is_journaled && self.settings.options.snapshot.is_none() {
                         self.contents = Some((DirectoryId::Source(source), entry.clone()));
                     }
-                    // It is asked for before the flush of that lot is.
-                    let restored = lot.map(|_| self.batch.touch(place.device));
-                    self.finishing.insert(entry.id, Finishing { path, made: lot, restored, finished: None });
-                    self.ask(Action::FinishDirectory { entry: Box::new(entry), remembered });
+                    let device = place.device;
+                    let finishing = Finishing { path, device, remembered, made: lot, restored: None, finished: None };
+                    self.finishing.insert(entry.id, finishing);
+                    self.finish_directory(Box::new(entry));
                     continue;
                 }
                 DirectoryState::DryRun | DirectoryState::LeftOut | DirectoryState::Pending => Ok(()),
@@ -121,37 +121,78 @@ impl<P> Book<P> {
         }
     }
 
+    /// Requests that a directory get its own attributes; others of it are changed only if the sender
+    /// has answered: a newer run may have set them.
+    fn finish_directory(&mut self, entry: Box<Entry>) {
+        let may_change = self.has_heard();
+        let Some(finishing) = self.finishing.get_mut(&entry.id) else { return };
+        // It is asked for before the flush of that lot is.
+        finishing.restored = finishing.made.map(|_| self.batch.touch(finishing.device));
+        let remembered = finishing.remembered;
+        self.ask(Action::FinishDirectory { entry, remembered, may_change });
+    }
+
+    /// Requests attributes for the directories that have others: the sender has answered.
+    pub(super) fn finish_differing(&mut self) {
+        let differing: Vec<_> = self.differing.values_mut().rev().filter_map(Option::take).collect();
+        differing.into_iter().for_each(|entry| self.finish_directory(entry));
+    }
+
     /// Handles the outcome of setting a directory's own attributes.
-    pub fn on_directory_finished(&mut self, entry: &Entry, outcome: Result<(), Failure>) {
+    pub fn on_directory_finished(&mut self, entry: &Entry, outcome: Result<(), NotFinished>) {
         self.answered(Answer::DirectoryFinished);
+        let outcome = match outcome {
+            Ok(()) => Ok(()),
+            Err(NotFinished::Failed(failure)) => Err(failure),
+            Err(NotFinished::Differs) => {
+                let entry = Box::new(entry.clone());
+                if self.has_heard() {
+                    self.finish_directory(entry);
+                } else {
+                    self.differing.insert(entry.id, Some(entry));
+                }
+                return self.proceed();
+            }
+        };
         let Some(finishing) = self.finishing.get_mut(&entry.id) else { return };
         let flushed = |lot: Option<LotNumber>| lot.map_or(Some(Ok(())), |lot| self.batch.outcome(lot));
         let outcome = outcome.and(flushed(finishing.made).unwrap_or(Ok(())));
         match flushed(finishing.restored) {
-            None if outcome.is_ok() => finishing.finished = Some(Box::new(entry.clone())),
+            flushed if outcome.is_ok() && (flushed.is_none() || !self.differing.is_empty()) => {
+                finishing.finished = Some(Box::new(entry.clone()));
+                if flushed.is_some() {
+                    self.end_flushed();
+                }
+            }
             flushed => self.end_directory(entry, outcome.and(flushed.unwrap_or(Ok(())))),
         }
         self.proceed();
     }
 
-    /// Ends the directories that have only waited for a flush, which is complete now.
+    /// Ends the directories that have their attributes, if these are durable and none of those within
+    /// is waited for.
     pub(super) fn end_flushed(&mut self) {
         let batch = &self.batch;
-        let through = self.finishing.values_mut().filter_map(|finishing| {
-            let flushed = batch.outcome(finishing.restored?)?;
-            Some((finishing.finished.take()?, flushed))
+        let through = self.finishing.iter().filter_map(|(id, finishing)| {
+            let flushed = finishing.restored.map_or(Some(Ok(())), |lot| batch.outcome(lot))?;
+            finishing.finished.is_some().then_some((*id, flushed))
         });
         let mut through: Vec<_> = through.collect();
         // The inner ones first: a sender that moves removes them in this order.
-        through.sort_by_key(|(entry, _)| Reverse(entry.id));
-        for (entry, outcome) in through {
-            self.end_directory(&entry, outcome);
+        through.sort_by_key(|(id, _)| Reverse(*id));
+        for (id, flushed) in through {
+            let is_waiting = self.differing.range(id + 1..).next().is_some();
+            let finishing = self.finishing.get_mut(&id).filter(|_| !is_waiting);
+            if let Some(entry) = finishing.and_then(|finishing| finishing.finished.take()) {
+                self.end_directory(&entry, flushed);
+            }
         }
     }
 
     /// Reports the end of a directory to the sender, and its failure to the user.
     fn end_directory(&mut self, entry: &Entry, outcome: Result<(), Failure>) {
         let Some(Finishing { path, .. }) = self.finishing.remove(&entry.id) else { return };
+        self.differing.remove(&entry.id);
         if outcome.is_ok() && self.hold_back_directory(entry, &path) {
             return;
         }

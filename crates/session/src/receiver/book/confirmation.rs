@@ -51,6 +51,7 @@ impl<P> Book<P> {
     /// taken.
     pub(super) fn confirmed(&mut self) {
         self.questions.on_answer();
+        self.finish_differing();
         self.take_confirmed();
     }
 

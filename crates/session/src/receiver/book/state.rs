@@ -274,6 +274,10 @@ pub(super) enum NameFlush {
 /// A directory whose children are all done, until its own attributes are set and durable.
 pub(super) struct Finishing {
     pub(super) path: Vec<u8>,
+    /// File system of the directory.
+    pub(super) device: u64,
+    /// Whether the chain of its parents is needed later.
+    pub(super) remembered: bool,
     /// Lot with which the directory itself became durable, or was to; `None` unless it was made.
     pub(super) made: Option<LotNumber>,
     /// Lot with which its attributes become durable.

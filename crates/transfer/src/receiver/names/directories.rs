@@ -199,6 +199,11 @@ impl Directories {
         self.open.get(&id).ok_or_else(|| "its directory is not there".into())
     }
 
+    /// The open directory of this entry, if its own attributes may be set.
+    pub(super) fn changeable(&self, id: EntryId) -> Option<&Directory> {
+        self.open.get(&DirectoryId::Entry(id)).filter(|_| !self.untouchable.contains(&id))
+    }
+
     /// Removes a finished directory from those in use, and returns it if its own attributes may be
     /// set; how it was reached stays known if it is to be `remembered`.
     pub(super) fn close(&mut self, id: EntryId, remembered: bool) -> Option<Directory> {

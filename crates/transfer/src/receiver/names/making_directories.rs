@@ -2,7 +2,7 @@
 //! in them is done.
 
 use icdc_protocol::message::{Entry, Missing, NoticeKind};
-use icdc_session::receiver::book::action::NewDirectory;
+use icdc_session::receiver::book::action::{NewDirectory, NotFinished};
 use icdc_session::receiver::book::item::DirectoryPlace;
 
 use super::super::failure::{self, Failure};
@@ -49,13 +49,26 @@ impl FileExecutor<'_> {
     /// Closes a directory and sets its own attributes.
     ///
     /// # Errors
-    /// If they cannot be set.
-    pub(super) fn finish_directory(&mut self, entry: &Entry, remembered: bool) -> Result<(), Failure> {
+    /// If they cannot be set, or are to be changed and may not.
+    pub(super) fn finish_directory(
+        &mut self,
+        entry: &Entry,
+        remembered: bool,
+        may_change: bool,
+    ) -> Result<(), NotFinished> {
+        let is_dry_run = self.shared.options.dry_run;
+        let wanted = metadata(entry, self.shared.options);
+        if !may_change
+            && !is_dry_run
+            && let Some(directory) = self.directories.changeable(entry.id)
+            && !directory.has_own_metadata(&wanted)
+        {
+            return Err(NotFinished::Differs);
+        }
         let Some(directory) = self.directories.close(entry.id, remembered) else { return Ok(()) };
-        if self.shared.options.dry_run {
+        if is_dry_run {
             return Ok(());
         }
-        let wanted = metadata(entry, self.shared.options);
         let restored = restore(&wanted, |wanted| directory.set_own_metadata(wanted));
         if !restored.map_err(|error| failure::of_tree(&error))? {
             self.shared.notice(NoticeKind::ModeNotKept, directory.path().as_bytes());

@@ -10,8 +10,8 @@ use icdc_protocol::message::{
 use icdc_units::{ByteCount, Span, Time};
 
 use super::super::action::{
-    Action, Apart, DirectoryExtras, Extra, Guard, ListedExtras, MadeSnapshot, Names, NotBegun, NotRenamed, NotStaged,
-    Notification, Placed, ReferencePlace, Stored, Target,
+    Action, Apart, DirectoryExtras, Extra, Guard, ListedExtras, MadeSnapshot, Names, NotBegun, NotFinished, NotRenamed,
+    NotStaged, Notification, Placed, ReferencePlace, Stored, Target,
 };
 use super::super::item::{DirectoryId, DirectoryPlace, ModificationTime};
 use super::super::owners::Targets;
@@ -42,6 +42,8 @@ pub(super) struct Desk {
     pub(super) replaced_first: Option<EntryId>,
     /// Items that are left alone lack an attribute.
     pub(super) amends: bool,
+    /// Directories that have other attributes than the source's.
+    pub(super) differing: HashSet<EntryId>,
     /// Items of a directory that the source does not have, by the directory's entry.
     pub(super) extras: BTreeMap<EntryId, Vec<&'static str>>,
     /// Directories and items whose names belong to something of another kind, which has this inode.
@@ -141,6 +143,7 @@ impl Desk {
             damaged: None,
             replaced_first: None,
             amends: false,
+            differing: HashSet::new(),
             extras: BTreeMap::new(),
             obstacles: BTreeMap::new(),
             count: 0,
@@ -379,9 +382,13 @@ impl Desk {
                 });
                 self.book.on_names_flushed(self.outcome("flush-names", 0));
             }
-            Action::FinishDirectory { entry, remembered } => {
+            Action::FinishDirectory { entry, may_change: false, .. } if self.differing.contains(&entry.id) => {
+                self.note(format!("{} differs", entry.id));
+                self.book.on_directory_finished(&entry, Err(NotFinished::Differs));
+            }
+            Action::FinishDirectory { entry, remembered, .. } => {
                 self.note(format!("finish {}{}", entry.id, if remembered { " remembered" } else { "" }));
-                self.book.on_directory_finished(&entry, self.outcome("finish", entry.id));
+                self.book.on_directory_finished(&entry, self.outcome("finish", entry.id).map_err(NotFinished::Failed));
             }
             Action::ListExtras { directory, mut found, names } => {
                 let DirectoryId::Entry(id) = directory else { panic!("only announced directories are listed") };

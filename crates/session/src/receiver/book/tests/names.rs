@@ -2,7 +2,7 @@
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_PENDING};
-use icdc_protocol::message::{EntryKind, FileDigest, Kept, Message, Missing, Parent, SourceKind};
+use icdc_protocol::message::{EntryId, EntryKind, FileDigest, Kept, Message, Missing, Parent, SourceKind};
 
 use super::desk::{DIGEST, Desk, SHOWN, directory, entry, file, link, linked, place, settings, source};
 use crate::Failure;
@@ -474,7 +474,7 @@ fn the_contents_of_a_source_are_a_directory() {
     assert_eq!(desk.log(), ["fail: entry 1: is not the directory that was announced"]);
 }
 
-/// What a sender has announced that is gone may have arrived late, after a newer run.
+/// Announcements of a sender that is gone may have arrived late, after a newer run.
 #[test]
 fn what_needs_no_data_is_published_once_the_sender_has_answered() {
     let linked = Verdict::Reference(Reference { place: ReferencePlace::Older(1), method: Method::Link });
@@ -492,4 +492,35 @@ fn what_needs_no_data_is_published_once_the_sender_has_answered() {
     let log = desk.log();
     assert!(log.iter().any(|line| line.starts_with("rename")), "{log:?}");
     assert!(desk.book.is_complete(), "{log:?}");
+}
+
+#[test]
+fn attributes_of_a_directory_are_changed_once_the_sender_has_answered() {
+    let begun = |differing: &[EntryId]| {
+        let mut desk = Desk::new(settings());
+        desk.differing.extend(differing);
+        desk.begin(&[SourceKind::Directory]);
+        desk.announce(&[source(0, 0), directory(1, 0, "a"), directory(2, 1, "b"), directory(3, 0, "c")]);
+        [2, 1, 3, 0].into_iter().for_each(|id| desk.say(Message::DirEnd { id }));
+        desk.say(Message::End);
+        desk
+    };
+    let ends = |desk: &mut Desk| {
+        let is_end = |line: &String| ["finish ", "done "].iter().any(|word| line.starts_with(word));
+        desk.log().into_iter().filter(is_end).collect::<Vec<_>>()
+    };
+    let mut desk = begun(&[]);
+    assert_eq!(ends(&mut desk)[..2], ["finish 2", "finish 1"], "those that are as they shall be need no answer");
+    let mut desk = begun(&[1, 2]);
+    desk.wait();
+    let log = desk.log();
+    assert!(!log.iter().any(|line| ["finish 1", "finish 2"].contains(&line.as_str())), "{log:?}");
+    assert!(!log.contains(&"done 0".into()), "outer ones end after inner ones: {log:?}");
+    desk.say(Message::Confirmed);
+    desk.wait();
+    let ended = ends(&mut desk);
+    assert_eq!(ended[..2], ["finish 2", "finish 1"], "{ended:?}");
+    let done: Vec<_> = ended.iter().filter(|line| line.starts_with("done")).collect();
+    assert_eq!(done, ["done 2", "done 1", "done 0"], "{ended:?}");
+    assert!(desk.book.is_complete());
 }

@@ -271,8 +271,8 @@ impl Names {
                     env.disk.unlock(claimed.part, self.holder);
                 }
             }
-            Action::FinishDirectory { entry, .. } => {
-                let outcome = self.finish_directory(&entry, env);
+            Action::FinishDirectory { entry, may_change, .. } => {
+                let outcome = self.finish_directory(&entry, may_change, env);
                 self.book.on_directory_finished(&entry, outcome);
             }
             Action::ListExtras { directory, found, names } => {

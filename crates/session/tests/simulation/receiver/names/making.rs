@@ -4,7 +4,8 @@ use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Messag
 use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{
-    Extra, Guard, Method, Names as NamesToFlush, NotRenamed, NotStaged, Piece, Publication, Reference, ReferencePlace,
+    Extra, Guard, Method, Names as NamesToFlush, NotFinished, NotRenamed, NotStaged, Piece, Publication, Reference,
+    ReferencePlace,
 };
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, ModificationTime};
 use icdc_units::ByteCount;
@@ -259,16 +260,25 @@ impl Names {
         run.write(&mut env.disk);
     }
 
-    pub(super) fn finish_directory(&mut self, entry: &Entry, env: &mut Environment) -> Result<(), Failure> {
+    pub(super) fn finish_directory(
+        &mut self,
+        entry: &Entry,
+        may_change: bool,
+        env: &mut Environment,
+    ) -> Result<(), NotFinished> {
         if self.options.dry_run {
             return Ok(());
         }
         let Some(inode) = self.directories.get(&DirectoryId::Entry(entry.id)) else {
             env.violate(format!("finishes directory {}, which is not open", entry.id));
-            return Err("is not open".into());
+            return Err(NotFinished::Failed("is not open".into()));
         };
+        let found = env.disk.contents(*inode);
+        if !may_change && (found.mode, found.mtime) != (entry.mode, (entry.mtime_seconds, entry.mtime_nanos)) {
+            return Err(NotFinished::Differs);
+        }
         if env.random.permille(env.faults.names) {
-            return Err("cannot be given its metadata".into());
+            return Err(NotFinished::Failed("cannot be given its metadata".into()));
         }
         restore(&mut env.disk, *inode, entry);
         self.restored.insert(entry.id, (*inode, (entry.mtime_seconds, entry.mtime_nanos)));
