@@ -11,7 +11,8 @@
 #   bench/first-seconds.sh [MEGABYTES]      (a file of 1 MB)
 #
 # Needs root, sshd, nft and setpriv; the copies themselves may do nothing that an ordinary user may not, between hosts with stock buffers. ICDC
-# names the program, SCRATCH a directory on the disk to measure, RTT the round-trip time in ms (300), RATE the bottleneck (1gbit).
+# names the program, SCRATCH a directory on the disk to measure, RTT the round-trip time in ms (300), RATE the bottleneck (1gbit), TRACES a
+# directory for the output of each copy, with times.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 megabytes=${1:-1} rtt=${RTT:-300}
@@ -51,7 +52,6 @@ sshd_on "icdc-$lab-b" "$address"
 sshd_on "$behind" "$behind_address"
 common=$(printf '    %s\n' "IdentityFile $scratch/user" 'IdentitiesOnly yes' "UserKnownHostsFile $scratch/known_hosts" 'User root' 'HostKeyAlias lab')
 printf 'Host far\n    HostName %s\n%s\nHost behind\n    HostName %s\n    ProxyJump far\n%s\n' "$address" "$common" "$behind_address" "$common" >"$scratch/config"
-# A jump host's ssh is started with the configuration, too.
 sed 's/^/lab /' "$scratch/host.pub" >"$scratch/known_hosts"
 serve "$address"
 head -c $((megabytes * 1000000)) /dev/urandom >"$scratch/file"

@@ -55,7 +55,7 @@ pub struct RouteFact {
     pub obstacle: Option<String>,
 }
 
-/// What copies remember of the way to a host.
+/// Route to a host, as copies remember it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RememberedRoute {
     /// Name of the route in `--via`.

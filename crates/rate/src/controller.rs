@@ -84,8 +84,8 @@ pub struct Setup {
 pub struct ConnectionInfo {
     /// Number of the connection, which no other connection of the transfer has had.
     pub number: Number,
-    /// Number of the connection that leads those which take the same way, between the same addresses: the one of them that came
-    /// first; its own for the leading one itself.
+    /// Number of the connection that leads those which take the same way, between the same
+    /// addresses: the one of them that came first; its own for the leading one itself.
     pub lead: Number,
     /// State of the connection's socket; `None` where it is not TCP.
     pub tcp: Option<TcpState>,
@@ -234,13 +234,13 @@ impl Controller {
         if self.key_pauses { Some(Rate::ZERO) } else { self.ceilings.key }
     }
 
-    /// Adds a connection, before it sends, with the one that leads its way; returns the changes of the connections' ceilings, and
-    /// whether it may take blocks at once.
+    /// Adds a connection, before it sends, with the one that leads its way; returns the changes of
+    /// the connections' ceilings, and [`Action::Open`] if it may take blocks at once.
     pub fn on_joined(&mut self, number: Number, lead: Number) -> Vec<Action> {
         self.connections.insert(number, lead);
         let mut actions = self.share_out();
         if let Mode::KernelPaced(paced) = &mut self.mode {
-            actions.extend(paced.opens(&self.connections).map(Action::Open));
+            actions.extend(paced.opens(&self.connections).into_iter().map(Action::Open));
         }
         actions
     }
@@ -273,9 +273,9 @@ impl Controller {
             }
             Mode::KernelPaced(paced) => {
                 paced.on_tick(now, connections, blocks_wait);
-                let opens: Vec<_> = paced.opens(&self.connections).map(Action::Open).collect();
+                let opens = paced.opens(&self.connections);
                 actions.extend(self.share_out());
-                actions.extend(opens);
+                actions.extend(opens.into_iter().map(Action::Open));
                 now + TICK
             }
             Mode::PerConnection => {
@@ -429,8 +429,8 @@ impl Controller {
     }
 }
 
-/// Ceilings of the connections of a way that may take blocks, of which `left` is left to those after the one that leads it:
-/// shares of the way's ceiling `limit`.
+/// Ceilings of the connections of a way that may take blocks: shares of the way's ceiling `limit`,
+/// of which `left` is left to those after the one that leads it.
 fn shares(lead: Number, connections: &[Number], limit: Option<Rate>, left: Share) -> Vec<(Number, Option<Rate>)> {
     let others = (connections.len() as u64).saturating_sub(1);
     // A connection that takes no blocks yet needs no ceiling.

@@ -158,9 +158,9 @@ pub fn connect_with<'a>(
     let timeout = patience.timeout;
     let deadline = clock::now() + timeout;
     let resolved = resolve(host, port, patience)?;
-    let of_egress = settings.egress.map_or(Family::Any, Egress::family);
+    let of_egress = settings.family();
     let (admitted, others): (Vec<_>, Vec<_>) =
-        resolved.into_iter().partition(|address| is_admitted(address, family, settings));
+        resolved.into_iter().partition(|address| settings.admits(family, address));
     if admitted.is_empty() {
         let addresses = others.iter().map(SocketAddr::ip).collect();
         let family = family.and(of_egress).unwrap_or(of_egress);
@@ -187,15 +187,9 @@ pub fn connect_near<'a>(
     let deadline = clock::now() + patience.timeout;
     let soon = Patience { timeout: patience.timeout.min(STAGGER), ..patience };
     let resolved = resolve(host, near.port(), soon).unwrap_or_default().into_iter();
-    let others = resolved.filter(|other| other.is_ipv6() != near.is_ipv6() && is_admitted(other, family, settings));
+    let others = resolved.filter(|other| other.is_ipv6() != near.is_ipv6() && settings.admits(family, other));
     let addresses = iter::once(near).chain(others).collect();
     race_to(host, addresses, (patience.timeout, deadline), patience.cancel, settings)
-}
-
-/// Whether the user's family, and that of the socket's egress, admit the address.
-fn is_admitted(address: &SocketAddr, family: Family, settings: &SocketSettings<'_>) -> bool {
-    let of_egress = settings.egress.map_or(Family::Any, Egress::family);
-    family.admits(address.ip()) && of_egress.admits(address.ip())
 }
 
 /// Connects as [`connect_with`], but to these addresses without resolving; `host` is the name in

@@ -1,7 +1,10 @@
 //! Settings of a socket before its handshake.
 
+use std::net::SocketAddr;
+
 use icdc_units::ByteCount;
 
+use crate::Family;
 use crate::egress::Egress;
 
 /// Settings of a TCP socket that have to be made before its handshake, for connecting.
@@ -16,4 +19,17 @@ pub struct SocketSettings<'a> {
     /// Device or address by which the connection leaves this host; `None` leaves it to the routing
     /// table.
     pub egress: Option<&'a Egress>,
+}
+
+impl SocketSettings<'_> {
+    /// Address family of the connections that can be made with these settings.
+    pub(crate) fn family(&self) -> Family {
+        self.egress.map_or(Family::Any, Egress::family)
+    }
+
+    /// Whether `family`, and that of the egress, admit the address.
+    #[must_use]
+    pub fn admits(&self, family: Family, address: &SocketAddr) -> bool {
+        family.admits(address.ip()) && self.family().admits(address.ip())
+    }
 }

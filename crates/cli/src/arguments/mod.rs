@@ -136,10 +136,10 @@ pub(crate) enum Command {
     /// What ssh starts: one transfer over standard input and output
     #[command(hide = true)]
     FarEnd {
-        /// What the starting end tells, which comes over standard input as well
+        /// First message of the starting end, which comes over standard input as well
         told: Option<icdc_protocol::message::Bootstrap>,
     },
-    /// What ssh starts to get a connection to one machine of those that share a name
+    /// Connects to one machine of those that share a name, for ssh, which starts it
     #[command(hide = true)]
     ConnectForSsh {
         /// Address and port of the ssh server

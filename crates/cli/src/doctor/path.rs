@@ -96,7 +96,7 @@ fn goes_through_ssh(routes: &[RouteFact], connection: &CopyOptions) -> bool {
     }
 }
 
-/// What copies remember of the way to a host that ssh reaches.
+/// The route that copies remember to a host that ssh reaches.
 fn remembered(target: &Location, connection: &CopyOptions) -> Option<RememberedRoute> {
     let Location::Ssh { host, .. } = target else { return None };
     let known = known_routes::recall(host, &connection.ssh)?;

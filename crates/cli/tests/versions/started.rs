@@ -55,12 +55,16 @@ fn without_a_common_version_both_are_told() {
     }
 }
 
+/// The first message of a starting end with this task.
+fn told(task: FarTask) -> Bootstrap {
+    Bootstrap { versions: Versions::OURS, features: Features::OURS, version: "0.1.0".into(), task, family: 4 }
+}
+
 #[test]
 fn a_far_side_answers_what_it_is_told_on_the_command_line_before_its_input_comes() {
     let site = Site::new();
     let task = FarTask::Serve { peer: [2; 32], ports: Ports::Any };
-    let told =
-        Bootstrap { versions: Versions::OURS, features: Features::OURS, version: "0.1.0".into(), task, family: 4 };
+    let told = told(task);
     let start = |word: &str| {
         let mut command = site.icdc(&["far-end", word]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -89,7 +93,7 @@ fn a_far_side_answers_what_it_is_told_on_the_command_line_before_its_input_comes
     assert!(!ended.status.success() && String::from_utf8_lossy(&ended.stderr).contains("another one"), "{ended:?}");
 }
 
-/// What a far side is to forward to, and what it is told of that.
+/// A port to which a far side is to forward, and the message that tells it so.
 struct Forwarded {
     listener: TcpListener,
     told: Bootstrap,
@@ -98,9 +102,7 @@ struct Forwarded {
 fn forwarded() -> Forwarded {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let task = FarTask::Forward { port: listener.local_addr().unwrap().port() };
-    let told =
-        Bootstrap { versions: Versions::OURS, features: Features::OURS, version: "0.1.0".into(), task, family: 4 };
-    Forwarded { listener, told }
+    Forwarded { listener, told: told(task) }
 }
 
 #[test]

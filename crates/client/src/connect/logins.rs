@@ -28,11 +28,13 @@ use super::remote_shell::Login;
 const MAX_LOGINS: usize = 9;
 /// Maximum number of dropped logins of one session that are tried again.
 const MAX_DROPS: u32 = 24;
-/// Time after which a login follows another one by way of a jump host, of the longer time that it is estimated to take at one of the
-/// two servers. Chosen: computation is not in the estimate.
+/// Time after which a login follows another one by way of a jump host, as a part of the longer one of
+/// the times that it is estimated to take at the two servers. Chosen: computation is not in them.
 const MARGIN: Ratio = Ratio::new(9, 8);
 
-/// Limiter of concurrent ssh logins to a host, also by way of jump hosts. It halves its limit when a server drops a login, fails all that wait after a permanent failure, and remembers which kind of login works.
+/// Limiter of concurrent ssh logins to a host, also by way of jump hosts. It halves its limit when a
+/// server drops a login, fails all that wait after a permanent failure, and remembers which kind of
+/// login works.
 #[derive(Default)]
 pub(super) struct Logins {
     state: Mutex<LoginState>,
@@ -68,7 +70,7 @@ impl Default for LoginState {
     }
 }
 
-/// Whether another login may begin.
+/// Permission for another login, or the time or event to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
     Now,

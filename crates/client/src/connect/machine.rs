@@ -8,7 +8,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use icdc_tcp::{ConnectError, Egress, Family, Patience, SocketSettings};
+use icdc_tcp::{ConnectError, Family, Patience, SocketSettings};
 use icdc_units::Span;
 
 /// Time limit for the name's other addresses beside one that is known.
@@ -74,8 +74,7 @@ impl Machine {
         patience: Patience<'_>,
         settings: &SocketSettings<'_>,
     ) -> Result<TcpStream, ConnectError> {
-        let of_egress = settings.egress.map_or(Family::Any, Egress::family);
-        let connected = match self.aim(|address| family.admits(address.ip()) && of_egress.admits(address.ip())) {
+        let connected = match self.aim(|address| settings.admits(family, address)) {
             Aim::Only(address) => icdc_tcp::connect_any(host, vec![with_port(address, port)], patience, settings),
             Aim::Near(address) => icdc_tcp::connect_near(host, with_port(address, port), family, patience, settings),
             Aim::Anywhere => icdc_tcp::connect_with(host, port, family, patience, settings),
@@ -115,7 +114,7 @@ fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address
 }
 
-/// Whether the name has another address of the same family than this one, or perhaps has.
+/// True if the name has another address of the same family than this one, or may have one.
 pub(super) fn is_shared(name: &str, address: SocketAddr) -> bool {
     let is_other = |other: &SocketAddr| {
         let other = icdc_tcp::canonical(*other);

@@ -20,7 +20,8 @@ pub(super) const CONNECT_TIMEOUT: Span = Span::from_secs(15);
 /// Time limit for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Span = Span::from_secs(15);
 
-/// Makes a TCP connection to a port of a host, on its `machine` if that is known; gives up when `stop` is requested. `unanswered`
+/// Makes a TCP connection to a port of a host, on its `machine` if that is known; gives up when
+/// `stop` is requested. `unanswered`
 /// makes the error from the reason if the port does not answer.
 pub fn reach(
     place: (&str, u16),

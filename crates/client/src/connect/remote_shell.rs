@@ -120,8 +120,8 @@ pub(crate) struct ConfiguredHost {
     pub(crate) name: String,
     /// Whether ssh reaches it by way of another host or program (`ProxyJump`, `ProxyCommand`).
     pub(crate) is_indirect: bool,
-    /// Whether ssh takes a connection to it that another program has made (`ProxyUseFdpass`), and does with that what it would
-    /// with its own.
+    /// Whether ssh takes a connection to it that another program has made (`ProxyUseFdpass`), and does
+    /// with that what it would with its own.
     pub(crate) takes_connections: bool,
 }
 
@@ -171,7 +171,8 @@ impl RemoteShell {
         Self { server: Arc::default(), ..self.clone() }
     }
 
-    /// Makes the logins that carry data go to the ssh server at this address, that of the far end, if others share its name.
+    /// Makes the logins that carry data go to the ssh server at this address, that of the far end, if
+    /// others share its name.
     pub(super) fn stay_at(&self, name: &str, address: SocketAddr) {
         let _ = self.server.set(Server { name: name.to_owned(), address, is_shared: OnceLock::new() });
     }
@@ -286,8 +287,9 @@ impl RemoteShell {
         })
     }
 
-    /// Has this program connect to the machine of the far end for ssh, where others have the host's name as well: the keys,
-    /// tickets and options of that name still apply. Waits until the name has been resolved.
+    /// Has this program connect to the machine of the far end for ssh, where others have the host's
+    /// name as well: the keys, tickets and options of that name still apply. Waits until the name has
+    /// been resolved.
     fn choose_server(&self, local: &mut Command) {
         let Some(Server { name, address, is_shared }) = self.server.get() else { return };
         if !is_shared.get_or_init(|| machine::is_shared(name, *address)) {
@@ -423,8 +425,8 @@ struct Server {
     is_shared: OnceLock<bool>,
 }
 
-/// Path of this program's file, of characters that mean nothing to any shell or to ssh; `None` if it has others or is not there
-/// any more, and of a program that only has this one within it.
+/// Path of this program's file, of characters that mean nothing to any shell or to ssh; `None` if it
+/// has others or is not there any more, and of a program that only has this one within it.
 fn own_program() -> Option<String> {
     let path = std::env::current_exe().ok().filter(|path| path.is_file())?;
     let is_own = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"icdc"));

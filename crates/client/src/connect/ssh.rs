@@ -124,7 +124,7 @@ pub(crate) struct LoginProperties {
     address: Option<SocketAddr>,
 }
 
-/// What could be observed of ssh's connection.
+/// Properties of ssh's connection, as far as they could be observed.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     /// Round-trip time to the first host.
@@ -135,8 +135,8 @@ struct Seen {
 }
 
 impl LoginProperties {
-    /// Properties of a login that `took` this time from the start of ssh to the far end's answer, and of whose connection this
-    /// was observed.
+    /// Properties of a login that `took` this time from the start of ssh to the far end's answer, and
+    /// of whose connection this was observed.
     fn of(took: Span, seen: Option<Seen>) -> Self {
         let (first, logins) = seen.map_or((None, 1), |seen| (Some(seen.first), seen.logins.max(1)));
         let by_time = took / (ROUND_TRIPS * logins);
@@ -336,7 +336,7 @@ impl Starter {
     }
 }
 
-/// What the kernel tells of ssh's connection, over which `logins` go; `None` if it tells nothing.
+/// Properties of ssh's connection, over which `logins` go, from the kernel; `None` if it tells nothing.
 fn seen_by((connection, logins): (TcpStream, u64)) -> Option<Seen> {
     let address = icdc_tcp::canonical(connection.peer_addr().ok()?);
     Some(Seen { first: icdc_tcp::info(&connection).ok()?.min_rtt, logins, address })
@@ -356,7 +356,7 @@ enum ThroughSsh {
     Likely,
     /// Nothing is known of the host.
     Possible,
-    /// It must not, or another route has worked.
+    /// It must not, another route has worked, or the program has to be sent first.
     No,
 }
 
@@ -545,6 +545,7 @@ impl SshFar {
         let connections = by_path(login);
         let planned = PlannedLogins { connections, unattended: login.unattended };
         let forwarder = forwarder.to(self.starter.far.clone(), port, planned);
+        // Where the login may have been answered by hand, nobody has been told of it before.
         stay_there(login);
         let machine = Machine::of_login(machine_of(login));
         let back = Back::new(&host.name, ports, family, writer, inlet);

@@ -17,7 +17,7 @@ pub struct KernelPaced {
     is_one_flow: bool,
     /// By the number of the connection that leads the way.
     ways: BTreeMap<Number, Way>,
-    /// Connections that may take blocks.
+    /// Connections after the first that may take blocks.
     open: BTreeSet<Number>,
     capacity: Option<Rate>,
 }
@@ -66,29 +66,28 @@ impl KernelPaced {
 
     /// Connections after the first that may take blocks from now on, of these with the leading ones of
     /// their ways.
-    pub(super) fn opens(&mut self, connections: &BTreeMap<Number, Number>) -> impl Iterator<Item = Number> {
-        let may_take =
-            |(number, lead): &(&Number, &Number)| number == lead || self.left_to_others(**lead) != Share::Nothing;
-        let may_take: BTreeSet<Number> = connections.iter().filter(may_take).map(|(number, _)| *number).collect();
-        let opened: Vec<Number> = may_take.difference(&self.open).copied().filter(|number| *number != FIRST).collect();
+    pub(super) fn opens(&mut self, connections: &BTreeMap<Number, Number>) -> Vec<Number> {
+        let is_opened = |(number, lead): &(&Number, &Number)| {
+            let may_take = number == lead || self.left_to_others(**lead) != Share::Nothing;
+            **number != FIRST && may_take && !self.open.contains(number)
+        };
+        let opened: Vec<Number> = connections.iter().filter(is_opened).map(|(number, _)| *number).collect();
         self.open.extend(&opened);
-        opened.into_iter()
+        opened
     }
 
     /// Decides by the state of all connections what those after the leading ones may send.
     pub(super) fn on_tick(&mut self, now: Time, connections: &[ConnectionInfo], blocks_wait: bool) {
         self.ways.retain(|lead, _| connections.iter().any(|info| info.lead == *lead));
         for lead in connections.iter().filter(|info| info.number == info.lead) {
-            let others: Vec<_> =
-                connections.iter().filter(|info| info.lead == lead.number && info.number != lead.number).collect();
-            let has_others = !others.is_empty();
-            let are_open = others.iter().any(|info| self.open.contains(&info.number));
-            let others: Vec<_> = others.into_iter().filter_map(|info| Some((info.number, info.tcp?))).collect();
+            let led = || connections.iter().filter(|info| info.lead == lead.number && info.number != lead.number);
+            let are_open = led().any(|info| self.open.contains(&info.number));
+            let others: Vec<_> = led().filter_map(|info| Some((info.number, info.tcp?))).collect();
             // One that leads in the place of another which has ended finds the others at work.
             let way = self.ways.entry(lead.number).or_insert_with(|| Way::new(are_open));
             way.note(&others);
             if let Some(first) = lead.tcp
-                && has_others
+                && led().next().is_some()
             {
                 way.share = way.sharing.on_sample(&Sample {
                     at: now,

@@ -1,5 +1,5 @@
-//! Which connections of a session take the same way: between the same two addresses. Those of a host with several network
-//! cards take several, and what one of them carries says nothing about another.
+//! Ways of a session's connections: those between the same two addresses take the same one. Those of
+//! a host with several network cards take several, and what one carries says nothing about another.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard};
@@ -54,13 +54,13 @@ impl Ways {
         self.lock().push(Taken { number, way, bundle });
     }
 
-    /// The connection that leads the way of `number`: the one of those `in_use` that came first. One that comes later leads no
-    /// earlier one, whatever its number.
+    /// The connection that leads the way of `number`: the one of those `in_use` that came first. One
+    /// that comes later leads no earlier one, whatever its number.
     pub(super) fn lead(&self, number: Number, in_use: &[Number]) -> Number {
         let ways = self.lock();
         let own = ways.iter().find(|taken| taken.number == number).map(|taken| taken.way);
-        let of_way = ways.iter().filter(|taken| Some(taken.way) == own).map(|taken| taken.number);
-        of_way.into_iter().find(|other| in_use.contains(other)).unwrap_or(number)
+        let mut of_way = ways.iter().filter(|taken| Some(taken.way) == own).map(|taken| taken.number);
+        of_way.find(|other| in_use.contains(other)).unwrap_or(number)
     }
 }
 
