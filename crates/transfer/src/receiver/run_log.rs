@@ -40,7 +40,8 @@ pub(super) struct RunId<'a> {
 /// Outcome of claiming the journal of an earlier run: one that was interrupted, or one that ended
 /// while it was waited for.
 struct OfRun {
-    /// Journal that an earlier run of this user has left, locked.
+    /// Journal that an earlier run of this user has left, locked; it is empty if another run has just made
+    /// it and not locked it yet.
     file: Option<File>,
     /// Journal of a run that ended while it was waited for.
     ended: Option<File>,
@@ -190,7 +191,7 @@ impl RunLog {
             && let length @ 1.. = log.take_in(file, id.transfer)?
         {
             (log.length, log.resuming) = (length, true);
-        } else if let Some(ended) = ended.filter(|_| resume && file.is_none())
+        } else if let Some(ended) = ended.filter(|_| resume)
             && let length @ 1.. = log.take_in(&ended, id.transfer)?
         {
             log.inherited = Some((ended, length));
@@ -213,12 +214,13 @@ impl RunLog {
         self.continues
     }
 
-    /// This journal; if nothing was found for it, with what `before` has of the run that was waited
-    /// for: a third run has taken the lock since, and has ended and removed its own journal.
+    /// This journal; if nothing usable was found for it, with what `before` has of the run that was
+    /// waited for: a third run has taken the lock since, and has ended and removed its own journal, or has not
+    /// begun it.
     pub(super) fn or_as_waited_for(self, before: Option<Self>) -> Self {
         match before {
             Some(Self { published, continues, inherited: Some(inherited), left_behind, .. })
-                if self.file.is_none() && self.unusable.is_none() && self.inherited.is_none() =>
+                if self.file.is_none() && self.inherited.is_none() =>
             {
                 Self { published, continues, inherited: Some(inherited), left_behind, ..self }
             }
@@ -257,12 +259,12 @@ impl RunLog {
             }
             let claimed = claim(&self.directory, &name, &shown, &waits)?;
             self.has_waited |= claimed.has_waited;
+            found.ended = claimed.ended.or(found.ended);
             if claimed.file.is_some() {
                 self.name = name;
                 found.file = claimed.file;
                 break;
             }
-            found.ended = claimed.ended.or(found.ended);
         }
         Ok(found)
     }
@@ -469,6 +471,45 @@ mod tests {
 
     use super::super::waiting::Never;
     use super::*;
+
+    /// Waits as long as it takes, and tells that it does.
+    struct Always(std::sync::mpsc::Sender<()>);
+
+    impl WaitPolicy for Always {
+        fn keep_waiting(&self, _: &File, _: &str, _: Span) -> bool {
+            let _ = self.0.send(());
+            true
+        }
+
+        fn ends(&self) {}
+    }
+
+    #[test]
+    fn an_empty_journal_of_another_run_does_not_hide_the_one_that_was_waited_for() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = Tree::open(temporary.path()).unwrap().root().clone();
+        let id = |transfer| RunId { job: &[1; 32], target: None, transfer, whose: Whose::default() };
+        let mut first = RunLog::find(&directory, id(&[2; 16]), true, &Never).unwrap();
+        assert!(first.begin([2; 16]).unwrap());
+        let (key, digest) = ([7; 16], FileDigest::Blake3([8; 32]));
+        first.note(&Record::Published { key, digest });
+        first.write().unwrap();
+        let (told, waits) = std::sync::mpsc::channel();
+        let mut second = std::thread::scope(|scope| {
+            let second = scope.spawn(|| RunLog::find(&directory, id(&[3; 16]), true, &Always(told)));
+            waits.recv().unwrap();
+            // A third run has made its journal, and is about to lock it.
+            directory.remove_file(&first.name).unwrap();
+            drop(directory.create_file(&first.name, 0o600).unwrap());
+            drop(first.file.take());
+            second.join().unwrap().unwrap()
+        });
+        assert_eq!(second.published(&key), Some((digest, PublishedBy::AnEarlierRun)));
+        assert!(second.begin([3; 16]).unwrap());
+        drop(second);
+        let third = RunLog::find(&directory, id(&[4; 16]), true, &Never).unwrap();
+        assert_eq!(third.published(&key), Some((digest, PublishedBy::AnEarlierRun)));
+    }
 
     #[test]
     fn of_two_runs_that_find_no_journal_the_first_to_make_one_keeps_it() {
