@@ -16,9 +16,11 @@
  *          a burst was spread            the first train of a              a queue stands for eight round
  *          over a millisecond            paced flight is back              trips, or others have most
  *   SEARCH ───────────────────► FILL ─────────────────────────► HOLD ────────────────────────────────────► COMPETE
- *   window x 4 per round trip,  rate C/2,                       rate 39/40 A, less what  ◄──────────────────  window by
- *   not paced                   a train at C                    drains a queue; trains      the queue goes,   shares
- *                                                                                           or we have most
+ *   window x 4 per round trip,  rate C/2,                   ┌─► rate 39/40 A, less what  ◄──────────────────  window by
+ *   not paced                   a train at C                │   drains a queue; trains      the queue goes,   shares
+ *                                                           │                               or we have most
+ *   PROBE ──────────────────────────────────────────────────┘
+ *   a train at C, no more            it is back
  *
  * In SEARCH bursts leave as fast as the host sends, so that they arrive at the rate C, and the last packets of one have
  * waited longer than the first. Where they have not, the burst left spread: by a device of just that rate, and then
@@ -50,8 +52,12 @@
  *
  * After a timeout the path begins anew with FILL, at half of the capacity that it had.
  *
- * A path that is known begins with FILL, at half of the rate that is known, if its round-trip time is about the same: the
- * first train, an eighth faster, confirms it or not, and shows whether there is more.
+ * A path that is known begins with PROBE, if its round-trip time is about the same: a train an eighth faster than the rate that is
+ * known, and nothing else, confirms it or not, and shows whether there is more. Where it tells nothing it is sent again, at half of
+ * the rate if much of it was lost; after three, FILL begins at half of what is known. These are the phases Reconnaissance,
+ * Validating, Safe Retreat and Unvalidated of Careful Resume (RFC 9959).
+ *
+ * What ends a train is an acknowledgement, or, where none comes because nothing was under way before it, the next packets that leave.
  *
  * Connections that were told the same number are a bundle, one flow to others: all of this happens once for them, see
  * struct icdc_bundle and below. Of a bundle, also of one member, what a host that did not run has not sent is sent later.
@@ -99,9 +105,15 @@ SOCKET_HINTS
  * as it left shows at once that they have gone. */
 #define OTHERS_PART 4
 #define UNDER_PART 32
-/* How many times `excess` a train lasts until the queue has grown by it: 8 at 9/8; 2 in FILL, at C above C/2. */
+/* How many times `excess` a train lasts until the queue has grown by it: 8 at 9/8; 2 in PROBE and FILL, at C above C/2. */
 #define TRAIN_EXCESSES 8
 #define FILL_EXCESSES 2
+/* PROBE: one part in so many of what arrived is free where it is not clear what others have. */
+#define PROBE_DOUBT 4
+/* For how long no acknowledgement comes where the next packets that leave end a train. */
+#define SILENT_US 1000
+/* Trains of PROBE at most, until one tells what is free. */
+#define PROBES 3
 /* Fewest packets of a train: four in its first and four in its last quarter, of which the least queue counts. */
 #define TRAIN_PACKETS 16
 /* Where acknowledgements come in bunches: doubled at most so often. */
@@ -163,7 +175,7 @@ SOCKET_HINTS
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum icdc_mode { SEARCH, FILL, HOLD, COMPETE };
+enum icdc_mode { SEARCH, PROBE, FILL, HOLD, COMPETE };
 enum icdc_train { NO_TRAIN, LEAVING, UNDER_WAY };
 
 /* A packet of a train: when it left, its number in the order of deliveries. */
@@ -240,6 +252,8 @@ struct icdc {
 		struct icdc_point late;
 		/* SEARCH: least round-trip time in the burst. */
 		u32 least_us;
+		/* Until one of the last quarter of a train is acknowledged: the last acknowledgement. */
+		u32 acked_us;
 	};
 	u16 early_us;
 	u16 late_us;
@@ -354,7 +368,13 @@ INLINE bool icdc_gives_way(const struct icdc *ca)
 /* The states in which `free` means what it says: in the others its room has another use. */
 INLINE bool icdc_has_trains(const struct icdc *ca)
 {
-	return ca->mode == FILL || ca->mode == HOLD;
+	return ca->mode == PROBE || ca->mode == FILL || ca->mode == HOLD;
+}
+
+/* The states that end with the first train that tells something. */
+INLINE bool icdc_begins(const struct icdc *ca)
+{
+	return ca->mode == PROBE || ca->mode == FILL;
 }
 
 /* The states in which there are trains, and `early` and `late` mean what they say. */
@@ -405,7 +425,7 @@ INLINE u32 icdc_train_rate(const struct icdc *ca)
 {
 	u64 rate;
 
-	if (ca->mode == FILL)
+	if (icdc_begins(ca))
 		return ca->capacity;
 	rate = ca->mode == COMPETE || icdc_is_fast(ca) ? (u64)ca->capacity * FAST_GAIN : icdc_usual_train_rate(ca);
 	return rate < RATE_MAX ? rate : RATE_MAX;
@@ -422,7 +442,7 @@ INLINE void icdc_start_train(struct icdc *ca, const struct icdc_account *all)
 	if (ca->mode != COMPETE)
 		ca->trains++;
 	rate = icdc_train_rate(ca);
-	if (ca->mode == FILL)
+	if (icdc_begins(ca))
 		us = FILL_EXCESSES * ca->excess_us;
 	else if (rate > free)
 		above = (u64)(rate - free) * 1024 / (ca->capacity ? ca->capacity : 1);
@@ -435,19 +455,40 @@ INLINE void icdc_start_train(struct icdc *ca, const struct icdc_account *all)
 		us = longest;
 	packets = icdc_packets(rate, us);
 	ca->train_packets = packets < TRAIN_PACKETS ? TRAIN_PACKETS : packets;
-	if (ca->mode == FILL || (ca->mode == HOLD && !icdc_is_fast(ca) && ca->factor == TRAIN_USUAL))
+	if (icdc_begins(ca) || (ca->mode == HOLD && !icdc_is_fast(ca) && ca->factor == TRAIN_USUAL))
 		ca->train_packets <<= ca->bunched & ~GIVES_WAY;
 	ca->train_first = icdc_sent(all);
 	ca->train_us = all->us;
 	ca->early_us = ca->late_us = NONE;
+	ca->acked_us = all->us;
 	ca->train = LEAVING;
+}
+
+/* The path has less than what is known of it. */
+INLINE void icdc_retreat(struct icdc *ca)
+{
+	ca->capacity -= ca->capacity / 2;
+	ca->rate -= ca->rate / 2;
+}
+
+/* No train tells what is free: what is known is tried with care. */
+INLINE void icdc_give_up_probe(struct icdc *ca)
+{
+	INVARIANT(ca->mode == PROBE);
+	ca->rounds = 0;
+	ca->mode = FILL;
 }
 
 INLINE void icdc_keep(struct icdc *ca, u32 free)
 {
 	INVARIANT(icdc_has_trains(ca));
-	if (ca->mode == FILL) {
+	if (icdc_begins(ca)) {
 		ca->free[0] = ca->free[1] = ca->free[2] = free;
+		/* What was known is not believed any more. */
+		if (ca->mode == PROBE) {
+			ca->rate = free - (u64)free * margin / 1000;
+			ca->rounds = 0;
+		}
 		ca->mode = HOLD;
 	} else {
 		ca->free[0] = ca->free[1];
@@ -544,7 +585,7 @@ INLINE void icdc_take_train(struct icdc *ca, const struct rate_sample *rs)
 	}
 	if (icdc_is_full(ca, sent, growth, us, HOLD_FULL))
 		return;
-	if (ca->mode != FILL && icdc_is_fast(ca)) {
+	if (!icdc_begins(ca) && icdc_is_fast(ca)) {
 		if (sent <= ca->capacity + ca->capacity / 2)
 			return;
 		/* It can show that the capacity is still what it was, not that there is more. */
@@ -559,12 +600,16 @@ INLINE void icdc_take_train(struct icdc *ca, const struct rate_sample *rs)
 			ca->capacity = ca->capacity - ca->capacity / 4 + arrived / 4;
 		return;
 	}
-	if (sent < ca->rate + ca->rate / 16)
+	if (sent < ca->rate + ca->rate / 16) {
+		/* A ceiling or the application kept it from being faster; another one would be no faster. */
+		if (ca->mode == PROBE)
+			icdc_give_up_probe(ca);
 		return;
+	}
 	free = icdc_free(ca, sent, arrived, growth, us, arrived / 2);
 	if (!free) {
 		/* The capacity may be less than it was held to be, or others take nearly all: the next train tells by measuring it. */
-		free = arrived / 2;
+		free = arrived / (ca->mode == PROBE ? PROBE_DOUBT : 2);
 		if (ca->trains % FAST_EVERY >= FAST_APART)
 			ca->trains = FAST_EVERY - 1;
 	}
@@ -603,6 +648,33 @@ INLINE void icdc_note(struct icdc *ca, const struct icdc_account *all, u32 rtt_u
 	}
 }
 
+/* Ends a train that has left. */
+INLINE void icdc_end_train(struct icdc *ca, const struct icdc_account *all)
+{
+	if (ca->train == LEAVING && (s32)(icdc_sent(all) - (ca->train_first + ca->train_packets)) >= 0)
+		ca->train = UNDER_WAY;
+}
+
+/* Ends a train that has left, where acknowledgements that would end it fail to come; whether it has ended. */
+INLINE bool icdc_end_silent_train(struct icdc *ca, const struct icdc_account *all)
+{
+	if (!icdc_sends_trains(ca) || ca->train == NO_TRAIN || ca->late_us != NONE || (u32)all->us - ca->acked_us < SILENT_US)
+		return false;
+	icdc_end_train(ca, all);
+	return ca->train != LEAVING;
+}
+
+/* A train on a path that is known has told nothing. */
+INLINE void icdc_probe_again(struct icdc *ca, const struct icdc_account *all)
+{
+	if (++ca->rounds >= PROBES) {
+		icdc_give_up_probe(ca);
+		return;
+	}
+	ca->trains--;
+	icdc_start_train(ca, all);
+}
+
 INLINE void icdc_follow_train(struct icdc *ca, const struct icdc_account *all, const struct rate_sample *rs)
 {
 	u32 last = ca->train_first + ca->train_packets, now = all->us, pause;
@@ -624,15 +696,22 @@ INLINE void icdc_follow_train(struct icdc *ca, const struct icdc_account *all, c
 			icdc_start_train(ca, all);
 		return;
 	}
+	if (ca->late_us == NONE)
+		ca->acked_us = now;
 	/* Where few packets fill the path its first packets are back before its last ones leave. */
 	is_longer = icdc_packets(icdc_train_rate(ca), icdc_base(ca)) < ca->train_packets;
 	if (rs->rtt_us > 0 && (s32)(all->delivered - ca->train_first) > 0 && (ca->train == UNDER_WAY || is_longer))
 		icdc_note(ca, all, rs->rtt_us);
 	if ((s32)(all->delivered - last) >= 0) {
-		icdc_take_train(ca, rs);
 		ca->train = NO_TRAIN;
-	} else if ((s32)(icdc_sent(all) - last) >= 0) {
-		ca->train = UNDER_WAY;
+		if (ca->mode == PROBE && ca->lost > ca->train_packets / LOSSY + LOSSY_PACKETS)
+			icdc_retreat(ca);
+		else
+			icdc_take_train(ca, rs);
+		if (ca->mode == PROBE)
+			icdc_probe_again(ca, all);
+	} else {
+		icdc_end_train(ca, all);
 	}
 }
 
@@ -914,6 +993,8 @@ INLINE u32 icdc_window(const struct icdc *ca)
 	u32 base = icdc_base(ca);
 	u64 window = icdc_packets(ca->rate, base);
 
+	if (ca->mode == PROBE)
+		return ca->train_packets + TRAIN_PACKETS;
 	window += window / 8 + icdc_packets(ca->rate, BUNCH_US) + ca->train_packets + TRAIN_PACKETS;
 	return window < 0x7fffffff ? window : 0x7fffffff;
 }
@@ -996,7 +1077,7 @@ INLINE void icdc_resume(struct icdc *ca, const struct icdc_account *all, const s
 	ca->capacity = rate + rate / 8 < RATE_MAX ? rate + rate / 8 : rate;
 	ca->rate = rate / 2;
 	ca->free[0] = ca->free[1] = ca->free[2] = rate;
-	ca->mode = FILL;
+	ca->mode = PROBE;
 	/* The train after the first measures the capacity, which may be another one now. */
 	ca->trains = 6;
 	icdc_start_train(ca, all);
@@ -1032,6 +1113,8 @@ INLINE void icdc_begin_train(struct icdc *ca, const struct icdc_account *all)
 /* A timeout: nothing came back for long. What the path carried before is tried anew, as a path that is known. */
 INLINE void icdc_begin_anew(struct icdc *ca, u32 now)
 {
+	if (ca->mode == PROBE)
+		icdc_retreat(ca);
 	icdc_fill(ca, now);
 	ca->ceiling = 0;
 	ca->rounds = 0;
@@ -1117,6 +1200,8 @@ INLINE void icdc_give(struct icdc_bundle *bundle, struct icdc *ca, u32 all, bool
 	if (rate > RATE_MAX)
 		rate = RATE_MAX;
 	ca->member.rate = rate;
+	/* Whether that is a part of a train's rate. */
+	ca->train = icdc_sends_trains(&bundle->all) ? bundle->all.train : NO_TRAIN;
 	bundle->rates += rate;
 	if (ca->standing != FREE)
 		bundle->limited += rate;
@@ -1388,7 +1473,7 @@ OPERATION_1(void, init, struct sock *, sk)
 	if (hint.bundle && icdc_join(sk, ca, &hint))
 		return;
 	icdc_begin(ca, &own, &hint, tp->srtt_us >> 3, tp->mss_cache);
-	if (ca->mode == FILL) {
+	if (ca->mode == PROBE) {
 		icdc_pace(sk, tp, icdc_train_rate(ca));
 		icdc_set_window(tp, icdc_window(ca));
 	}
@@ -1452,6 +1537,51 @@ OPERATION_2(void, cwnd_event, struct sock *, sk, enum tcp_ca_event, event)
 	icdc_pace(sk, tp, icdc_train_rate(ca));
 }
 
+/* Packets of a burst at least, as in the kernel. */
+#define TSO_SEGMENTS 2
+
+/* As `min_tso_segs`, for one whose part of the rate is that of a train. */
+INLINE void icdc_end_train_of_member(struct sock *sk, struct icdc *ca)
+{
+	struct icdc_bundle *bundle;
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct icdc_account all;
+	u64 rate = 0;
+
+	if (ca->train != LEAVING || ca->standing <= IDLE)
+		return;
+	bundle = bundle_find(ca->member.bundle);
+	if (!bundle)
+		return;
+	bundle_lock(bundle);
+	icdc_count(bundle, ca, tp);
+	all = icdc_sum(bundle);
+	if (icdc_end_silent_train(&bundle->all, &all) && ca->standing > IDLE) {
+		icdc_give(bundle, ca, bundle->all.rate, ca->standing == FRESH);
+		rate = ca->member.rate;
+	}
+	bundle_unlock(bundle);
+	if (rate)
+		icdc_pace(sk, tp, rate);
+}
+
+/*
+ * Asked for before packets leave, and so what ends a train: where nothing was under way before it acknowledgements that would
+ * end it come a round trip later.
+ */
+OPERATION_1(u32, min_tso_segs, struct sock *, sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct icdc *ca = inet_csk_ca(sk);
+	struct icdc_account own = icdc_own(tp);
+
+	if (ca->standing != ALONE)
+		icdc_end_train_of_member(sk, ca);
+	else if (ca->train == LEAVING && icdc_end_silent_train(ca, &own))
+		icdc_pace(sk, tp, ca->rate);
+	return TSO_SEGMENTS;
+}
+
 /* One that times out while others do not is not what the path has. */
 INLINE void icdc_time_out_member(struct icdc *ca, const struct tcp_sock *tp)
 {
@@ -1500,6 +1630,7 @@ OPERATIONS(
 	.ssthresh = ssthresh,
 	.cong_control = cong_control,
 	.cwnd_event = cwnd_event,
+	.min_tso_segs = min_tso_segs,
 	.set_state = set_state,
 	.undo_cwnd = undo_cwnd
 )

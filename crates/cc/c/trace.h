@@ -15,6 +15,7 @@ enum icdc_traced {
 	ICDC_TRACED_undo_cwnd,
 	ICDC_TRACED_cong_control,
 	ICDC_TRACED_release,
+	ICDC_TRACED_min_tso_segs,
 };
 
 /* What an operation may change. */

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         })
         .collect::<Result<_, Box<dyn Error>>>()?;
     let mut replays = BTreeMap::new();
-    let mut operations = [0_u64; 7];
+    let mut operations = [0_u64; 10];
     let (mut largest, mut connections) = (0, 0);
     for record in std::fs::read(file)?.chunks_exact(TraceRecord::BYTES).filter_map(TraceRecord::parse) {
         let socket = record.socket;
@@ -35,10 +35,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         operations[record.operation as usize] += 1;
         largest = largest.max(record.after.snd_cwnd);
     }
-    let [init, ssthresh, cong_avoid, set_state, cwnd_event, pkts_acked, undo_cwnd] = operations;
+    let [init, ssthresh, cong_avoid, set_state, cwnd_event, pkts_acked, undo_cwnd, cong_control, release, min_tso_segs] =
+        operations;
     println!(
         "{name}: equal over {connections} connections, windows to {largest}: init {init}, ssthresh {ssthresh}, cong_avoid {cong_avoid}, \
-         set_state {set_state}, cwnd_event {cwnd_event}, pkts_acked {pkts_acked}, undo_cwnd {undo_cwnd}"
+         set_state {set_state}, cwnd_event {cwnd_event}, pkts_acked {pkts_acked}, undo_cwnd {undo_cwnd}, cong_control {cong_control}, \
+         release {release}, min_tso_segs {min_tso_segs}"
     );
     Ok(())
 }

@@ -215,11 +215,10 @@ impl Bundle {
         }
     }
 
-    /// A bundle for a path that carried `known` before: the windows may grow to that at once.
+    /// A bundle for a path that carried `known` before: it finds that sooner.
     #[must_use]
     pub fn resuming(known: Rate) -> Self {
-        let steering = Steering::resuming(known).without_search();
-        Self::with(Phase::Steered { steering, search: Search::new(Time::ORIGIN, known) })
+        Self::with(Phase::Climb(Climb::resuming(known)))
     }
 
     /// This bundle, which has not begun; if it `gives_way` to others, a long queue that does not drain makes it leave them nearly

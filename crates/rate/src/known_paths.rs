@@ -4,11 +4,22 @@
 //! tables use) together with the local address, which stands for the interface. Remembered are its
 //! rate and its least round-trip time. Where trains or a ceiling find the rate, it is the highest
 //! one that held for four round trips, though a busy host may have sent less; otherwise it is the
-//! best rate that was held without significant loss. The model is Careful Resume (RFC 9959): the
-//! remembered rate is used only if the round-trip time of the new connection is about the same; the
-//! first flight goes at half of the rate; all of it is used once that has been confirmed. The rate
-//! that a later connection finds replaces it; a connection that finds none leaves it until it is
-//! too old.
+//! best rate that was held without significant loss. The rate that a later connection finds replaces
+//! it; a connection that finds none leaves it until it is too old.
+//!
+//! The model is Careful Resume (RFC 9959), by its phases:
+//!
+//! | phase | congestion control `icdc` (`crates/cc/c/icdc.c`) | [`Bundle`](crate::bundle::Bundle) |
+//! |---|---|---|
+//! | Observing | [`PathWatch`] | the same |
+//! | Reconnaissance | the handshake took about as long; then PROBE, one train of packets at the known rate and nothing else | the handshake; windows double up to an eighth of it |
+//! | Unvalidated | FILL at half of it, where three trains have told nothing | none: what is sent doubles as on any path |
+//! | Validating | what the train shows is free, at once | a train that shows about the known rate |
+//! | Safe Retreat | a train with losses: the next at half; FILL with losses: what was delivered | CLIMB with losses: half, then what was carried |
+//! | Normal | HOLD | STEERED |
+//!
+//! Unlike there, a rate is remembered and not a window, the first flight is a train that shows what is free now,
+//! and what it shows is used without a further round trip.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -83,14 +83,14 @@ const NO_RING: RingState = RingState { waiting: 0, blocks: 0, size: ByteCount::Z
 /// Makes the rate controller of an application that steers the connections of a bundle as one. Its
 /// actions for the number [`controller::FIRST`] alone, which count processors and retire slow
 /// connections, are not requested here.
-fn steered_as_one(background: bool) -> Controller {
+fn steered_as_one(background: bool, known: Option<Rate>) -> Controller {
     let setup = controller::Setup {
         is_local: false,
         processors: 1,
         block: ByteCount::from_mib(4),
         feedback_interval: Span::from_millis(100),
     };
-    let bundle = Bundle::default().giving_way(background);
+    let bundle = known.map_or_else(Bundle::default, Bundle::resuming).giving_way(background);
     Controller::new(Mode::Bundle(Box::new(bundle)), setup, Ceilings::default())
 }
 
@@ -130,6 +130,8 @@ struct Lane {
     phase: Phase,
     bundle: Option<u8>,
     background: bool,
+    /// Rate that the application remembers of the path.
+    known: Option<Rate>,
     /// Time of the application's next tick.
     next_tick: Time,
     /// Time at which the application ends.
@@ -202,6 +204,7 @@ impl Lane {
             phase: Phase::Waiting,
             bundle,
             background: flow.background,
+            known: flow.known,
             next_tick: if bundle.is_some() && !flow.is_spare { Time::ORIGIN + flow.start } else { Time::MAX },
             stop: flow.stop.map_or(Time::MAX, |stop| Time::ORIGIN + stop),
             line: Time::MAX,
@@ -335,8 +338,10 @@ impl<O: Observer> Engine<'_, O> {
                 tcp: Some(lane.sender.observe(now)),
             })
             .collect();
-        let background = self.lanes.iter().any(|lane| lane.bundle == Some(number) && lane.background);
-        let controller = self.controllers.entry(number).or_insert_with(|| steered_as_one(background));
+        let members = || self.lanes.iter().filter(|lane| lane.bundle == Some(number));
+        let (background, known) =
+            (members().any(|lane| lane.background), members().filter_map(|lane| lane.known).min());
+        let controller = self.controllers.entry(number).or_insert_with(|| steered_as_one(background, known));
         let pending = Pending::default();
         let observed = Observed { connections: &connections, ring: &NO_RING, pending: &pending, user: None };
         let Ticked { actions, next } = controller.on_tick(now, observed);

@@ -58,6 +58,9 @@ pub struct Flow {
     /// Whether the flow gives way to others; a bundle does if any of its flows does. Without effect on a flow
     /// whose algorithm cannot, and that is in no bundle.
     pub background: bool,
+    /// Rate that the application remembers of the path, from which a bundle that it steers begins;
+    /// `None` for a path that is not known. The lowest one of all members counts.
+    pub known: Option<Rate>,
     /// Whether the flow is opened only when the application finds that its bundle needs more
     /// members; without a bundle, or with `icdc`, it is never opened.
     pub is_spare: bool,
@@ -120,6 +123,7 @@ impl Flow {
             rate: None,
             bundle: None,
             background: false,
+            known: None,
             is_spare: false,
             supply: Vec::new(),
             window,

@@ -324,3 +324,19 @@ fn in_the_background_a_bundle_leaves_the_path_to_others() {
         assert!(after.0 > 0.9, "{count}: after CUBIC {after:?}");
     }
 }
+
+#[test]
+fn a_known_path_is_filled_sooner_and_never_overrun() {
+    let known = Flow { known: Some(Rate::from_bits_per_second(920_000_000)), ..members(1, STOCK, &[])[0].clone() };
+    // As known, a queue of a tenth of a round trip; half of it; a quarter.
+    for (mbit, queue) in [(1000, 3_750_000), (500, 1_875_000), (250, 937_500)] {
+        let path = Path { mbit, queue, bytes: mbit * 1_000_000, ..LONG };
+        for count in [4, 16] {
+            let known = path.run(vec![known.clone(); count], Vec::new());
+            let fresh = path.run(members(count, STOCK, &[]), Vec::new());
+            let seen = format!("{mbit} Mbit/s, {count}: {} and {}", known.slower, fresh.slower);
+            assert_eq!((known.dropped, fresh.dropped), (0, 0), "{seen}");
+            assert!(known.slower < fresh.slower, "{seen}");
+        }
+    }
+}

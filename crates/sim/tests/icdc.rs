@@ -223,6 +223,11 @@ fn a_known_path_is_full_after_three_round_trips() {
     let seen = Path::new(1000, 300, 2_500_000).run(vec![Flow { parameters: known.clone(), ..flow("icdc") }]);
     assert!(seen.share(0, 2) > 0.9, "{:?}", &seen.rounds.arrived[0][..6]);
     assert_eq!(seen.outcome.forward.dropped, 0);
+    // A ceiling below half of it keeps the train from being as fast.
+    let ceiling = Some(Rate::from_bits_per_second(200 * MBIT));
+    let limited = Flow { parameters: known.clone(), rate: ceiling, ..flow("icdc") };
+    let seen = Path::new(1000, 300, 2_500_000).run(vec![limited]);
+    assert!(seen.share(0, 3) > 0.19, "{:?}", &seen.rounds.arrived[0][..6]);
     // What is known is not true any more: half of it is more than the path has.
     let path = Path { seconds: 40, ..Path::new(300, 300, 2_500_000) };
     let seen = path.run(vec![Flow { parameters: known, ..flow("icdc") }]);
@@ -242,6 +247,34 @@ fn a_known_rate_that_was_too_low_is_exceeded_by_the_first_train() {
         assert!(of_known > 1.08, "{known} kB/s: {of_known}, {:?}", &seen.rounds.arrived[0][..12]);
         assert!(seen.share(0, 8) > 0.95, "{known} kB/s: {:?}", &seen.rounds.arrived[0][..12]);
         assert_eq!(seen.outcome.forward.dropped, 0);
+    }
+}
+
+/// Packets dropped in the first `rounds` round trips of flows that begin where half of what they know is
+/// left of the path, with a queue of a tenth of a round trip, alone or beside a flow that fills it; the sum of
+/// eight phases of that.
+fn drops_at_start(flows: &[Flow], beside: Option<&str>, rounds: usize) -> u64 {
+    let path = Path { seconds: 33, ..Path::new(500, 300, 1_875_000) };
+    let drops = |phase: u64| -> u64 {
+        let begins = 28_000 + 250 * phase;
+        let flows = flows.iter().map(|flow| Flow { start: Span::from_millis(begins), ..flow.clone() });
+        let seen = path.run(flows.chain(beside.map(flow)).collect());
+        seen.rounds.dropped.iter().skip((begins / 300) as usize).take(rounds).sum()
+    };
+    (0..8).map(drops).sum()
+}
+
+#[test]
+fn a_known_path_that_has_become_worse_is_not_overrun() {
+    let parameters = [("known_rate", 115_000), ("known_rtt", 300_000)];
+    let parameters = parameters.map(|(name, value)| (name.to_owned(), value)).to_vec();
+    let known = Flow { parameters, ..flow("icdc") };
+    // The slow start of CUBIC takes ten round trips.
+    let fresh = drops_at_start(&[flow("cubic")], Some("cubic"), 12);
+    for flows in [vec![known.clone()], vec![Flow { bundle: Some(0), ..known }; 4]] {
+        assert_eq!(drops_at_start(&flows, None, 6), 0, "{} flows", flows.len());
+        let resumed = drops_at_start(&flows, Some("cubic"), 6);
+        assert!(resumed <= fresh, "{} flows: {resumed}, {fresh}", flows.len());
     }
 }
 

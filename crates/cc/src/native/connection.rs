@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{AckSample, RateSample, Socket, sys};
 use crate::{Algorithm, ParameterError};
 
+/// The kernel's least number of packets of an aggregate where an algorithm has no operation `min_tso_segs`
+/// (`net.ipv4.tcp_min_tso_segs`).
+const MIN_TSO_SEGS: u32 = 2;
+
 /// States of loss recovery, as the kernel numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -169,6 +173,14 @@ impl Connection {
             // SAFETY: as in `init`.
             unsafe { cwnd_event(&raw mut self.socket, event as u32) }
         }
+    }
+
+    /// Calls the algorithm's operation `min_tso_segs`, as the kernel does before packets leave: it may
+    /// change the pacing rate. Returns the least number of packets of an aggregate.
+    pub fn min_tso_segs(&mut self) -> u32 {
+        self.set_parameters();
+        // SAFETY: as in `init`.
+        self.operations.min_tso_segs.map_or(MIN_TSO_SEGS, |min_tso_segs| unsafe { min_tso_segs(&raw mut self.socket) })
     }
 
     /// Calls the algorithm's operation `pkts_acked` with the times of an acknowledgement.

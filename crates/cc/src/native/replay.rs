@@ -161,6 +161,7 @@ impl Replay {
                 connection.release();
                 ("release", 0)
             }
+            9 => ("min_tso_segs", connection.min_tso_segs()),
             _ => return None,
         })
     }

@@ -18,6 +18,14 @@ fn at(millis: u64) -> Time {
     Time::ORIGIN + Span::from_millis(millis)
 }
 
+impl Bundle {
+    /// A bundle that has found this `capacity`.
+    pub(crate) fn holding(capacity: Rate) -> Self {
+        let steering = Steering::holding(capacity);
+        Self::with(Phase::Steered { steering, search: Search::new(Time::ORIGIN, capacity) })
+    }
+}
+
 #[test]
 fn what_a_member_that_has_left_delivered_stays_in_the_sum() {
     let mut bundle = Bundle::default();
@@ -53,15 +61,6 @@ fn a_limit_is_shared_by_those_that_there_are() {
     assert!(bundle.update(at(2), &two, Some(limit)).ceilings.is_empty());
     assert_eq!(bundle.update(at(3), &two[..1], Some(limit)).ceilings, [(0, Some(limit))]);
     assert_eq!(bundle.update(at(4), &[], Some(limit)).ceilings, []);
-}
-
-#[test]
-fn a_path_that_is_known_is_filled_up_to_that_at_once() {
-    let known = Rate::from_bits_per_second(800_000_000);
-    let bundle = Bundle::resuming(known);
-    assert!(bundle.total() > Some(known) && bundle.total() < Some(known + known / 10));
-    assert_eq!(bundle.state(), State::Climb);
-    assert_eq!(bundle.capacity(), None);
 }
 
 /// A bundle of two members on a path that carries more than they send: the bytes in flight and the

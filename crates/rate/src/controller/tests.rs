@@ -455,9 +455,8 @@ fn looks_that_a_bundle_wants_often_do_not_change_how_processors_are_watched() {
 #[test]
 fn what_the_path_carries_is_a_ceiling_like_any_other() {
     let of = |user| {
-        let bundle = Bundle::resuming(mbit(300));
-        let mut controller =
-            Controller::new(Mode::Bundle(Box::new(bundle)), world::SETUP, Ceilings::of(None, Some(user)));
+        let mode = Mode::Bundle(Box::new(Bundle::holding(mbit(300))));
+        let mut controller = Controller::new(mode, world::SETUP, Ceilings::of(None, Some(user)));
         let at = Time::ORIGIN + Span::from_secs(1);
         on_tick(&mut controller, at, &infos(2, |_| Some(seen(at, 1_000_000))), &NO_RING, &Pending::default());
         controller.limit().map(|limit| limit.limiter)

@@ -215,7 +215,11 @@ impl Sender {
             && let Some(number) = self.next_packet()
         {
             match self.pacing.waits_until(now, &self.algorithm.socket) {
-                None => return Some(self.transmit(now, number)),
+                None => {
+                    self.update_socket(now);
+                    self.algorithm.min_tso_segs();
+                    return Some(self.transmit(now, number));
+                }
                 Some(wake) => self.wake = wake,
             }
         } else if self.board.in_flight() < u64::from(self.algorithm.socket.snd_cwnd) && self.has_sent_all() {
