@@ -228,7 +228,7 @@ struct icdc {
 	u32 rate;
 	u32 ceiling;
 	union {
-		/* What the last three trains found free. */
+		/* What the last three trains found free. PROBE: the best that one has found, and what is known. */
 		u32 free[3];
 		/* SEARCH: the longest silence between acknowledgements of a burst, packets that it ended with, the last one. */
 		struct {
@@ -457,6 +457,8 @@ INLINE void icdc_start_train(struct icdc *ca, const struct icdc_account *all)
 	ca->train_packets = packets < TRAIN_PACKETS ? TRAIN_PACKETS : packets;
 	if (icdc_begins(ca) || (ca->mode == HOLD && !icdc_is_fast(ca) && ca->factor == TRAIN_USUAL))
 		ca->train_packets <<= ca->bunched & ~GIVES_WAY;
+	if (ca->mode == PROBE)
+		ca->train_packets <<= ca->rounds;
 	ca->train_first = icdc_sent(all);
 	ca->train_us = all->us;
 	ca->early_us = ca->late_us = NONE;
@@ -561,7 +563,7 @@ INLINE void icdc_lengthen(struct icdc *ca, const struct rate_sample *rs)
 }
 
 /* What a train tells; nothing, if it did not leave as fast as it was to. */
-INLINE void icdc_take_train(struct icdc *ca, const struct rate_sample *rs)
+INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all, const struct rate_sample *rs)
 {
 	u32 us = ca->late.left_us - ca->early.left_us, packets = ca->late.number - ca->early.number;
 	u32 growth = ca->late_us > ca->early_us ? ca->late_us - ca->early_us : 0;
@@ -612,6 +614,17 @@ INLINE void icdc_take_train(struct icdc *ca, const struct rate_sample *rs)
 		free = arrived / (ca->mode == PROBE ? PROBE_DOUBT : 2);
 		if (ca->trains % FAST_EVERY >= FAST_APART)
 			ca->trains = FAST_EVERY - 1;
+	}
+	if (ca->mode == PROBE) {
+		/*
+		 * Hosts that pause make a train look slower than the path is, and none faster: a longer one, before that is
+		 * believed. Several members cannot send one while they wait for acknowledgements.
+		 */
+		if (free < ca->free[0])
+			free = ca->free[0];
+		ca->free[0] = free;
+		if (!ca->rounds && all->members == 1 && free < ca->free[1] - ca->free[1] / 4)
+			return;
 	}
 	/* The faster a train the shorter, and the less exact. */
 	if (free > ca->capacity)
@@ -707,7 +720,7 @@ INLINE void icdc_follow_train(struct icdc *ca, const struct icdc_account *all, c
 		if (ca->mode == PROBE && ca->lost > ca->train_packets / LOSSY + LOSSY_PACKETS)
 			icdc_retreat(ca);
 		else
-			icdc_take_train(ca, rs);
+			icdc_take_train(ca, all, rs);
 		if (ca->mode == PROBE)
 			icdc_probe_again(ca, all);
 	} else {
@@ -1048,6 +1061,8 @@ INLINE bool icdc_decide(struct icdc *ca, struct tcp_sock *tp, const struct icdc_
 	 * once more. While less is under way than fills the path they have gaps by themselves.
 	 */
 	left = ca->train_first + ca->train_packets - all->delivered;
+	if (ca->mode == PROBE && all->members == 1)
+		order->window = left + TRAIN_PACKETS;
 	if (ca->mode == HOLD && ca->train == LEAVING && left >= icdc_packets(ca->rate, icdc_base(ca))) {
 		left += icdc_packets(ca->capacity, ca->excess_us);
 		if (order->window > left)
@@ -1076,7 +1091,8 @@ INLINE void icdc_resume(struct icdc *ca, const struct icdc_account *all, const s
 	/* A train of what is known would show no more than that. */
 	ca->capacity = rate + rate / 8 < RATE_MAX ? rate + rate / 8 : rate;
 	ca->rate = rate / 2;
-	ca->free[0] = ca->free[1] = ca->free[2] = rate;
+	ca->free[0] = 0;
+	ca->free[1] = ca->free[2] = rate;
 	ca->mode = PROBE;
 	/* The train after the first measures the capacity, which may be another one now. */
 	ca->trains = 6;
@@ -1212,13 +1228,15 @@ INLINE void icdc_look(struct icdc_bundle *bundle, struct icdc *ca)
 {
 	struct icdc_member *own = &ca->member;
 	u32 us = (u32)bundle->us - own->round_us, sent = own->delivered + own->in_flight;
+	/* A train and nothing else tells nothing of what it could send. */
+	bool is_told = bundle->all.mode != PROBE && (s32)(sent - own->round_sent) >= 0;
 	u64 used;
 
-	if (us < icdc_base(&bundle->all))
+	if (bundle->all.mode != PROBE && us < icdc_base(&bundle->all))
 		return;
 	used = icdc_rate(sent - own->round_sent, us);
 	own->most = RATE_MAX;
-	if ((s32)(sent - own->round_sent) >= 0 && used < own->rate - own->rate / 4 && used * MOST_GROWTH < RATE_MAX)
+	if (is_told && used < own->rate - own->rate / 4 && used * MOST_GROWTH < RATE_MAX)
 		own->most = used * MOST_GROWTH + 1;
 	own->round_us = bundle->us;
 	own->round_sent = sent;

@@ -220,9 +220,12 @@ fn a_path_that_changes_is_followed() {
 fn a_known_path_is_full_after_three_round_trips() {
     let known =
         [("known_rate", 115_000), ("known_rtt", 300_000)].map(|(name, value)| (name.to_owned(), value)).to_vec();
-    let seen = Path::new(1000, 300, 2_500_000).run(vec![Flow { parameters: known.clone(), ..flow("icdc") }]);
-    assert!(seen.share(0, 2) > 0.9, "{:?}", &seen.rounds.arrived[0][..6]);
-    assert_eq!(seen.outcome.forward.dropped, 0);
+    for bundle in [None, Some(0)] {
+        let flow = Flow { parameters: known.clone(), bundle, ..flow("icdc") };
+        let seen = Path::new(1000, 300, 2_500_000).run(vec![flow]);
+        assert!(seen.share(0, 2) > 0.9, "{bundle:?}: {:?}", &seen.rounds.arrived[0][..6]);
+        assert_eq!(seen.outcome.forward.dropped, 0, "{bundle:?}");
+    }
     // A ceiling below half of it keeps the train from being as fast.
     let ceiling = Some(Rate::from_bits_per_second(200 * MBIT));
     let limited = Flow { parameters: known.clone(), rate: ceiling, ..flow("icdc") };
