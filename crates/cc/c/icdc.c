@@ -105,9 +105,14 @@ SOCKET_HINTS
  * as it left shows at once that they have gone. */
 #define OTHERS_PART 4
 #define UNDER_PART 32
-/* How many times `excess` a train lasts until the queue has grown by it: 8 at 9/8; 2 in PROBE and FILL, at C above C/2. */
+/*
+ * How many times `excess` a train lasts until the queue has grown by it: 8 at 9/8; 2 in FILL, at C above C/2. In PROBE it is so long
+ * that each quarter has packets which no host has held back; a queue of a tenth of a long path's round trip takes what half of
+ * the capacity leaves of it.
+ */
 #define TRAIN_EXCESSES 8
 #define FILL_EXCESSES 2
+#define PROBE_EXCESSES 4
 /* PROBE: one part in so many of what arrived is free where it is not clear what others have. */
 #define PROBE_DOUBT 4
 /* For how long no acknowledgement comes where the next packets that leave end a train. */
@@ -443,7 +448,7 @@ INLINE void icdc_start_train(struct icdc *ca, const struct icdc_account *all)
 		ca->trains++;
 	rate = icdc_train_rate(ca);
 	if (icdc_begins(ca))
-		us = FILL_EXCESSES * ca->excess_us;
+		us = (ca->mode == PROBE ? PROBE_EXCESSES : FILL_EXCESSES) * ca->excess_us;
 	else if (rate > free)
 		above = (u64)(rate - free) * 1024 / (ca->capacity ? ca->capacity : 1);
 	if (above)
@@ -457,8 +462,6 @@ INLINE void icdc_start_train(struct icdc *ca, const struct icdc_account *all)
 	ca->train_packets = packets < TRAIN_PACKETS ? TRAIN_PACKETS : packets;
 	if (icdc_begins(ca) || (ca->mode == HOLD && !icdc_is_fast(ca) && ca->factor == TRAIN_USUAL))
 		ca->train_packets <<= ca->bunched & ~GIVES_WAY;
-	if (ca->mode == PROBE)
-		ca->train_packets <<= ca->rounds;
 	ca->train_first = icdc_sent(all);
 	ca->train_us = all->us;
 	ca->early_us = ca->late_us = NONE;
@@ -617,8 +620,8 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all, con
 	}
 	if (ca->mode == PROBE) {
 		/*
-		 * Hosts that pause make a train look slower than the path is, and none faster: a longer one, before that is
-		 * believed. Several members cannot send one while they wait for acknowledgements.
+		 * Hosts that pause make a train look slower than the path is, and none faster: another one, before that is
+		 * believed. Several members cannot send it while they wait for acknowledgements.
 		 */
 		if (free < ca->free[0])
 			free = ca->free[0];
@@ -1269,6 +1272,14 @@ INLINE struct icdc_account icdc_sum(const struct icdc_bundle *bundle)
 	return (struct icdc_account){bundle->us, bundle->delivered, bundle->in_flight, bundle->members};
 }
 
+/* From now on this rate is due. */
+INLINE void icdc_begin_due(struct icdc_bundle *bundle, const struct icdc_account *all, u32 rate)
+{
+	bundle->factor_us = all->us;
+	bundle->factor_rate = rate;
+	bundle->factor_sent = icdc_sent(all);
+}
+
 /*
  * What was due since the last look, and what was sent. What is owed is sent later: a host that did not run lets the others
  * of the path have its part, and a queue gives it back as far as trains may make it grow.
@@ -1280,6 +1291,12 @@ INLINE void icdc_adapt_factor(struct icdc_bundle *bundle, const struct icdc_acco
 	s64 most = icdc_packets(rate, icdc_standing(&bundle->all)), owed;
 	u32 packets = icdc_sent(all) - bundle->factor_sent;
 
+	if (bundle->all.mode == PROBE) {
+		/* After a train nothing is due. */
+		bundle->owed = 0;
+		icdc_begin_due(bundle, all, 0);
+		return;
+	}
 	if (rs->losses > 0)
 		bundle->factor_sent -= rs->losses;
 	if (rate == bundle->factor_rate && us < FACTOR_US)
@@ -1302,9 +1319,7 @@ INLINE void icdc_adapt_factor(struct icdc_bundle *bundle, const struct icdc_acco
 			factor = FACTOR_ONE - FACTOR_ONE / FACTOR_STEP;
 	}
 	bundle->factor = bundle->members > 1 ? factor : FACTOR_ONE;
-	bundle->factor_us = all->us;
-	bundle->factor_rate = rate;
-	bundle->factor_sent = icdc_sent(all);
+	icdc_begin_due(bundle, all, rate);
 }
 
 INLINE u32 icdc_rate_now(const struct icdc *ca)
@@ -1575,6 +1590,8 @@ INLINE void icdc_end_train_of_member(struct sock *sk, struct icdc *ca)
 	icdc_count(bundle, ca, tp);
 	all = icdc_sum(bundle);
 	if (icdc_end_silent_train(&bundle->all, &all) && ca->standing > IDLE) {
+		if (bundle->factor_rate != bundle->all.rate)
+			icdc_begin_due(bundle, &all, bundle->all.rate);
 		icdc_give(bundle, ca, bundle->all.rate, ca->standing == FRESH);
 		rate = ca->member.rate;
 	}
