@@ -626,7 +626,7 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all, con
 		if (free < ca->free[0])
 			free = ca->free[0];
 		ca->free[0] = free;
-		if (!ca->rounds && all->members == 1 && free < ca->free[1] - ca->free[1] / 4)
+		if (!ca->rounds && all->members == 1 && free < ca->free[1] / 2)
 			return;
 	}
 	/* The faster a train the shorter, and the less exact. */
