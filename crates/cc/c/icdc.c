@@ -55,7 +55,8 @@
  * A path that is known begins with PROBE, if its round-trip time is about the same: a train an eighth faster than the rate that is
  * known, and nothing else, confirms it or not, and shows whether there is more. Where it tells nothing it is sent again, at half of
  * the rate if much of it was lost; after three, FILL begins at half of what is known. These are the phases Reconnaissance,
- * Validating, Safe Retreat and Unvalidated of Careful Resume (RFC 9959).
+ * Validating, Safe Retreat and Unvalidated of Careful Resume (RFC 9959). A train that a ceiling or the application keeps from
+ * being fast enough ends PROBE at once.
  *
  * What ends a train is an acknowledgement, or, where none comes because nothing was under way before it, the next packets that leave.
  *
@@ -257,7 +258,7 @@ struct icdc {
 		struct icdc_point late;
 		/* SEARCH: least round-trip time in the burst. */
 		u32 least_us;
-		/* Until one of the last quarter of a train is acknowledged: the last acknowledgement. */
+		/* Until one of the last quarter of a train is acknowledged: the last acknowledgement, or the train's begin. */
 		u32 acked_us;
 	};
 	u16 early_us;
@@ -265,7 +266,7 @@ struct icdc {
 	/* Milliseconds, low 16 bits: begin of the period; of the ceiling. */
 	u16 period_ms;
 	u16 ceiling_ms;
-	/* Packets lost in this round trip. */
+	/* Packets lost in this round trip; in PROBE of this train. */
 	u16 lost;
 	/* Length that a train may give to the queue. */
 	u16 excess_us;
@@ -276,7 +277,10 @@ struct icdc {
 	/* COMPETE: round trips. */
 	u8 trains;
 	u8 ticks;
-	/* COMPETE: round trips in a row in which the queue had gone. HOLD: thirds of those in which it stood. */
+	/*
+	 * COMPETE: round trips in a row in which the queue had gone. HOLD: thirds of those in which it stood. PROBE: trains that have not
+	 * told what is free.
+	 */
 	u8 rounds;
 	u8 standing;
 	/* How many times trains have been doubled, as acknowledgements come in bunches; and GIVES_WAY. */
@@ -308,6 +312,9 @@ struct icdc_bundle {
 	u32 factor_sent;
 	/* Packets that were due and have not been sent. */
 	s32 owed;
+	/* The last acknowledgement of PROBE. */
+	u32 probed_us;
+	bool has_probed;
 };
 BUNDLES(icdc_bundle)
 
@@ -370,7 +377,7 @@ INLINE bool icdc_gives_way(const struct icdc *ca)
 	return ca->bunched & GIVES_WAY;
 }
 
-/* The states in which `free` means what it says: in the others its room has another use. */
+/* The states in which `free` holds rates: in the others its room has another use. */
 INLINE bool icdc_has_trains(const struct icdc *ca)
 {
 	return ca->mode == PROBE || ca->mode == FILL || ca->mode == HOLD;
@@ -477,10 +484,12 @@ INLINE void icdc_retreat(struct icdc *ca)
 }
 
 /* No train tells what is free: what is known is tried with care. */
-INLINE void icdc_give_up_probe(struct icdc *ca)
+INLINE void icdc_give_up_probe(struct icdc *ca, u32 now)
 {
 	INVARIANT(ca->mode == PROBE);
+	ca->free[0] = ca->free[1];
 	ca->rounds = 0;
+	ca->train_us = now;
 	ca->mode = FILL;
 }
 
@@ -608,7 +617,7 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all, con
 	if (sent < ca->rate + ca->rate / 16) {
 		/* A ceiling or the application kept it from being faster; another one would be no faster. */
 		if (ca->mode == PROBE)
-			icdc_give_up_probe(ca);
+			icdc_give_up_probe(ca, all->us);
 		return;
 	}
 	free = icdc_free(ca, sent, arrived, growth, us, arrived / 2);
@@ -683,8 +692,10 @@ INLINE bool icdc_end_silent_train(struct icdc *ca, const struct icdc_account *al
 /* A train on a path that is known has told nothing. */
 INLINE void icdc_probe_again(struct icdc *ca, const struct icdc_account *all)
 {
+	/* What was lost of this one is nothing of the next. */
+	ca->lost = 0;
 	if (++ca->rounds >= PROBES) {
-		icdc_give_up_probe(ca);
+		icdc_give_up_probe(ca, all->us);
 		return;
 	}
 	ca->trains--;
@@ -1132,6 +1143,7 @@ INLINE void icdc_begin_train(struct icdc *ca, const struct icdc_account *all)
 /* A timeout: nothing came back for long. What the path carried before is tried anew, as a path that is known. */
 INLINE void icdc_begin_anew(struct icdc *ca, u32 now)
 {
+	/* What is known has not been carried at all. */
 	if (ca->mode == PROBE)
 		icdc_retreat(ca);
 	icdc_fill(ca, now);
@@ -1232,10 +1244,11 @@ INLINE void icdc_look(struct icdc_bundle *bundle, struct icdc *ca)
 	struct icdc_member *own = &ca->member;
 	u32 us = (u32)bundle->us - own->round_us, sent = own->delivered + own->in_flight;
 	/* A train and nothing else tells nothing of what it could send. */
-	bool is_told = bundle->all.mode != PROBE && (s32)(sent - own->round_sent) >= 0;
+	bool is_probe = bundle->has_probed && (s32)(bundle->probed_us - own->round_us) >= 0;
+	bool is_told = !is_probe && (s32)(sent - own->round_sent) >= 0;
 	u64 used;
 
-	if (bundle->all.mode != PROBE && us < icdc_base(&bundle->all))
+	if (!is_probe && us < icdc_base(&bundle->all))
 		return;
 	used = icdc_rate(sent - own->round_sent, us);
 	own->most = RATE_MAX;
@@ -1293,6 +1306,8 @@ INLINE void icdc_adapt_factor(struct icdc_bundle *bundle, const struct icdc_acco
 
 	if (bundle->all.mode == PROBE) {
 		/* After a train nothing is due. */
+		bundle->has_probed = true;
+		bundle->probed_us = all->us;
 		bundle->owed = 0;
 		icdc_begin_due(bundle, all, 0);
 		return;
@@ -1568,9 +1583,11 @@ OPERATION_2(void, cwnd_event, struct sock *, sk, enum tcp_ca_event, event)
 		return;
 	icdc_begin_train(ca, &own);
 	icdc_pace(sk, tp, icdc_train_rate(ca));
+	if (ca->mode == PROBE)
+		icdc_set_window(tp, icdc_window(ca));
 }
 
-/* Packets of a burst at least, as in the kernel. */
+/* Packets of a burst at least: the kernel's default, which this operation is in the place of. */
 #define TSO_SEGMENTS 2
 
 /* As `min_tso_segs`, for one whose part of the rate is that of a train. */

@@ -215,7 +215,8 @@ impl Bundle {
         }
     }
 
-    /// A bundle for a path that carried `known` before: it finds that sooner.
+    /// A bundle for a path that carried `known` before: its search ends with the first train that
+    /// shows about that.
     #[must_use]
     pub fn resuming(known: Rate) -> Self {
         Self::with(Phase::Climb(Climb::resuming(known)))

@@ -21,8 +21,7 @@ pub(super) const CONNECT_TIMEOUT: Span = Span::from_secs(15);
 const HANDSHAKE_TIMEOUT: Span = Span::from_secs(15);
 
 /// Makes a TCP connection to a port of a host, on its `machine` if that is known; gives up when
-/// `stop` is requested. `unanswered`
-/// makes the error from the reason if the port does not answer.
+/// `stop` is requested. `unanswered` makes the error from the reason if the port does not answer.
 pub fn reach(
     place: (&str, u16),
     machine: &Machine,

@@ -242,8 +242,8 @@ fn carried(file: BorrowedFd<'_>, wanted: &Metadata<'_>) -> Result<Xattrs, Failur
     Ok(found.unwrap_or_default().carried)
 }
 
-/// Whether owner, mode and extended attributes of an item are those `wanted`; it `has` these of
-/// their kinds.
+/// Whether owner, mode and extended attributes of an item are those `wanted`; `has`: its extended
+/// attributes of the wanted kinds.
 fn has_all(found: &Stat, has: &[(Vec<u8>, Vec<u8>)], wanted: &Metadata<'_>) -> bool {
     let xattrs = wanted.xattrs.unwrap_or_default();
     wanted.owner.is_none_or(|owner| owner == (found.uid, found.gid))

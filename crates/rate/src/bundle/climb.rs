@@ -55,9 +55,9 @@ const STRETCHED_TRAINS: u64 = 3;
 /// four times slower drops packets (test `a_known_path_is_filled_sooner_and_never_overrun` in
 /// `crates/sim/tests/bundle.rs`).
 const UNPROVEN: Ratio = Ratio::new(1, 8);
-/// Greatest part of a known rate by which a stretched train may show another one and still confirm it.
-/// Chosen; not varied.
-const KNOWN_TOLERANCE: Ratio = Ratio::new(1, 8);
+/// Greatest part of a known rate by which a stretched train may show another one and still confirm
+/// it. Chosen: at 1/8 a host's pauses end the climb at less than the path carries.
+const KNOWN_TOLERANCE: Ratio = Ratio::new(1, 16);
 /// Part of the rate shown by a stretched train that is sent until the next one. Chosen: no test
 /// fails at 15/16 and 3/4.
 const DOUBTED_LEVEL: Ratio = Ratio::new(7, 8);

@@ -122,8 +122,9 @@ pub struct Book<P> {
     levels: Levels,
     /// Directories whose own attributes are being set, or are not durable.
     finishing: ById<Finishing>,
-    /// Directories that had other attributes than theirs before the sender had answered, until they end,
-    /// with their entries until it has: outer directories end after them.
+    /// Directories whose attributes differ from the source's and that have waited for the sender's
+    /// answer, until they end; the entry is taken when they are requested anew. Outer directories end
+    /// after them.
     differing: BTreeMap<EntryId, Option<Box<Entry>>>,
     /// Bytes of paths and attributes of the tracked items and directories.
     weight: usize,

@@ -1,6 +1,7 @@
 //! Completion and failure of items, directories and the run.
 
 use std::cmp::Reverse;
+use std::ops::Bound::{Excluded, Unbounded};
 
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, Message};
@@ -145,15 +146,14 @@ impl<P> Book<P> {
             Ok(()) => Ok(()),
             Err(NotFinished::Failed(failure)) => Err(failure),
             Err(NotFinished::Differs) => {
-                let entry = Box::new(entry.clone());
+                self.differing.insert(entry.id, Some(Box::new(entry.clone())));
                 if self.has_heard() {
-                    self.finish_directory(entry);
-                } else {
-                    self.differing.insert(entry.id, Some(entry));
+                    self.finish_differing();
                 }
                 return self.proceed();
             }
         };
+        let is_awaited = self.differing.contains_key(&entry.id);
         let Some(finishing) = self.finishing.get_mut(&entry.id) else { return };
         let flushed = |lot: Option<LotNumber>| lot.map_or(Some(Ok(())), |lot| self.batch.outcome(lot));
         let outcome = outcome.and(flushed(finishing.made).unwrap_or(Ok(())));
@@ -164,7 +164,12 @@ impl<P> Book<P> {
                     self.end_flushed();
                 }
             }
-            flushed => self.end_directory(entry, outcome.and(flushed.unwrap_or(Ok(())))),
+            flushed => {
+                self.end_directory(entry, outcome.and(flushed.unwrap_or(Ok(()))));
+                if is_awaited {
+                    self.end_flushed();
+                }
+            }
         }
         self.proceed();
     }
@@ -181,7 +186,7 @@ impl<P> Book<P> {
         // The inner ones first: a sender that moves removes them in this order.
         through.sort_by_key(|(id, _)| Reverse(*id));
         for (id, flushed) in through {
-            let is_waiting = self.differing.range(id + 1..).next().is_some();
+            let is_waiting = self.differing.range((Excluded(id), Unbounded)).next().is_some();
             let finishing = self.finishing.get_mut(&id).filter(|_| !is_waiting);
             if let Some(entry) = finishing.and_then(|finishing| finishing.finished.take()) {
                 self.end_directory(&entry, flushed);

@@ -523,4 +523,15 @@ fn attributes_of_a_directory_are_changed_once_the_sender_has_answered() {
     let done: Vec<_> = ended.iter().filter(|line| line.starts_with("done")).collect();
     assert_eq!(done, ["done 2", "done 1", "done 0"], "{ended:?}");
     assert!(desk.book.is_complete());
+
+    // One that cannot be changed holds nothing up.
+    let mut desk = begun(&[2]);
+    desk.fails.insert(("finish", 2), "no".into());
+    desk.wait();
+    assert!(!desk.log().contains(&"done 0".into()));
+    desk.say(Message::Confirmed);
+    desk.wait();
+    let ended = ends(&mut desk);
+    assert_eq!(ended, ["finish 2", "done 2: no", "done 1", "done 0"], "{ended:?}");
+    assert!(desk.book.is_complete());
 }
