@@ -225,20 +225,16 @@ impl Bundle {
     /// This bundle, which has not begun; if it `gives_way` to others, a long queue that does not drain makes it leave them nearly
     /// everything, and there is no COMPETE.
     #[must_use]
-    pub fn giving_way(mut self, gives_way: bool) -> Self {
-        self.gives_way = gives_way;
-        if let Phase::Steered { steering, .. } = &mut self.phase {
-            *steering = std::mem::take(steering).giving_way(gives_way);
-        }
-        self
+    pub fn giving_way(self, gives_way: bool) -> Self {
+        Self { gives_way, ..self }
     }
 
-    /// Capacity of the path; `None` in CLIMB and COMPETE, and until a remembered rate is confirmed.
+    /// Capacity of the path; `None` in CLIMB and COMPETE.
     #[must_use]
     pub fn capacity(&self) -> Option<Rate> {
         match &self.phase {
-            Phase::Steered { steering, .. } if steering.state() != State::Climb => Some(steering.capacity()),
-            Phase::Climb(_) | Phase::Steered { .. } | Phase::Compete { .. } => None,
+            Phase::Steered { steering, .. } => Some(steering.capacity()),
+            Phase::Climb(_) | Phase::Compete { .. } => None,
         }
     }
 

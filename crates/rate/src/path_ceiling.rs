@@ -405,11 +405,13 @@ impl Steering {
     /// A controller that holds just under a `capacity` that the caller has found, and leaves the
     /// search for more to the caller.
     pub(crate) fn holding(capacity: Rate) -> Self {
+        let fresh = Self::default();
         Self {
             phase: Phase::HOLD,
             ceiling: Some(just_under(capacity)),
             capacity: Capacity { rate: capacity, most: None, greatest: Rate::ZERO, fallen: false },
-            ..Self::default().without_search()
+            search: Search { is_external: true, ..fresh.search },
+            ..fresh
         }
     }
 
@@ -417,11 +419,6 @@ impl Steering {
     /// half of what it had.
     pub(crate) fn giving_way(self, gives_way: bool) -> Self {
         Self { gives_way, ..self }
-    }
-
-    /// This controller without probes: the caller searches for a higher capacity.
-    pub(crate) fn without_search(self) -> Self {
-        Self { search: Search { is_external: true, ..self.search }, ..self }
     }
 
     /// Present estimate of the path's capacity.

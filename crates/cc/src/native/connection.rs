@@ -175,6 +175,12 @@ impl Connection {
         }
     }
 
+    /// Whether the algorithm has an operation `min_tso_segs`.
+    #[must_use]
+    pub fn has_min_tso_segs(&self) -> bool {
+        self.operations.min_tso_segs.is_some()
+    }
+
     /// Calls the algorithm's operation `min_tso_segs`, as the kernel does before packets leave: it may
     /// change the pacing rate. Returns the least number of packets of an aggregate.
     pub fn min_tso_segs(&mut self) -> u32 {

@@ -216,8 +216,10 @@ impl Sender {
         {
             match self.pacing.waits_until(now, &self.algorithm.socket) {
                 None => {
-                    self.update_socket(now);
-                    self.algorithm.min_tso_segs();
+                    if self.algorithm.has_min_tso_segs() {
+                        self.update_socket(now);
+                        self.algorithm.min_tso_segs();
+                    }
                     return Some(self.transmit(now, number));
                 }
                 Some(wake) => self.wake = wake,
