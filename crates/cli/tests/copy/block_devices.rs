@@ -305,10 +305,13 @@ fn the_same_command_completes_a_device_after_a_kill() {
 /// otherwise waits for its end.
 pub(crate) fn later_waits_for(first: Run, routed: &RoutedSite, option: &str, place: &str) -> Ended {
     data::file(&routed.path("later"), 2 * MIB, 6);
+    // However long the later ones take to begin, the first one has not ended.
+    first.signal(Signal::STOP);
     let ended = routed.copy(&[option, "--if-running", "fail"], &["later"], place).expect_code(2);
     assert!(ended.stderr.contains("another icdc"), "{ended}");
     let second = routed.start(&[option], &["later"], place);
     assert!(second.wait_for(|event| event["type"] == "running"), "{}", second.stderr());
+    first.signal(Signal::CONT);
     first.finish().expect_code(0);
     second.finish().expect_code(0)
 }

@@ -66,7 +66,9 @@ fn the_next_connection_between_relays_begins_where_the_last_one_was() {
             // One that is kept warm is opened in place of the first.
             assert!(warm == "0" || eventually(|| far.total("accepted") >= 2), "{}", far.status());
             let second = early(&lab, &server, address, 1);
-            holds(second > 3 * first, format!("{warm} warm: {first} and {second} bytes"))
+            // Its first bytes come in pieces, so that their train does not show all that is known: half of it is sent for two
+            // round trips.
+            holds(second > 2 * first, format!("{warm} warm: {first} and {second} bytes"))
         });
     }
 }
