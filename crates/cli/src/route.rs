@@ -24,6 +24,8 @@ pub(crate) enum Route {
     Auto,
     /// Connections of this host to the other one.
     Direct,
+    /// Datagrams to the other host.
+    Udp,
     /// Connections of the other host back to this one.
     Back,
     /// Channels within ssh.
@@ -42,6 +44,7 @@ impl FromStr for Route {
         match (text, text.strip_prefix("relay:"), text.strip_prefix("socks5://")) {
             ("auto", ..) => Ok(Self::Auto),
             ("direct", ..) => Ok(Self::Direct),
+            ("udp", ..) => Ok(Self::Udp),
             ("back", ..) => Ok(Self::Back),
             ("ssh", ..) => Ok(Self::Ssh),
             (_, Some(relay), _) => place(relay).map(Self::Relay),
@@ -49,7 +52,7 @@ impl FromStr for Route {
                 "others can read a login here; write USER:PASSWORD into a file and name it with --proxy-login, or into {LOGIN}"
             )),
             (_, _, Some(proxy)) => place(proxy.strip_suffix('/').unwrap_or(proxy)).map(Self::Socks5),
-            _ => Err("write auto, direct, back, ssh, relay:HOST:PORT or socks5://HOST:PORT".to_owned()),
+            _ => Err("write auto, direct, udp, back, ssh, relay:HOST:PORT or socks5://HOST:PORT".to_owned()),
         }
     }
 }
@@ -65,6 +68,7 @@ impl Route {
         Ok(match self {
             Self::Auto => Via::Auto,
             Self::Direct => Via::Direct,
+            Self::Udp => Via::Udp,
             Self::Back => Via::Back,
             Self::Ssh => Via::Ssh,
             Self::Relay(place) => Via::Proxy(Proxy { kind: ProxyKind::Relay, place }),
@@ -123,6 +127,7 @@ mod tests {
     fn routes_are_read() {
         let place = |text: &str| text.parse().unwrap();
         assert_eq!("auto".parse(), Ok(Route::Auto));
+        assert_eq!("udp".parse(), Ok(Route::Udp));
         assert_eq!("relay:r.example:2634".parse(), Ok(Route::Relay(place("r.example:2634"))));
         assert_eq!("socks5://[::1]:1080/".parse(), Ok(Route::Socks5(place("[::1]:1080"))));
         for text in ["", "relay:", "relay:host", "socks5://host", "socks5:host:1", "socks5://host:0", "http://h:1"] {

@@ -18,7 +18,7 @@ enum Unsafe {
 use Unsafe::{ForTheKernel, Forbidden};
 
 /// Name, floor, and use of unsafe code.
-const CRATES: [(&str, u8, Unsafe); 41] = [
+const CRATES: [(&str, u8, Unsafe); 42] = [
     ("icdc", 8, Forbidden),
     ("icdc-daemon", 7, Forbidden),
     ("icdc-session-process", 6, Forbidden),
@@ -39,6 +39,7 @@ const CRATES: [(&str, u8, Unsafe); 41] = [
     ("icdc-tuning", 3, Forbidden),
     ("icdc-accounts", 2, ForTheKernel),
     ("icdc-confine", 2, Forbidden),
+    ("icdc-datagram", 2, Forbidden),
     ("icdc-disk", 2, ForTheKernel),
     ("icdc-limits", 2, Forbidden),
     ("icdc-metrics", 2, Forbidden),

@@ -52,7 +52,7 @@ impl ConnectionCounts {
 /// without one; 1 if the congestion control finds the path's rate alone.
 fn needed_by_path(link: &SendingLink, limit: Option<Rate>) -> u8 {
     let SendingLink { link, tuned, .. } = link;
-    if tuned.as_ref().is_some_and(|tuned| finds_the_rate(&tuned.congestion())) {
+    if link.control.finds_the_rate() || tuned.as_ref().is_some_and(|tuned| finds_the_rate(&tuned.congestion())) {
         return 1;
     }
     let channel = link.control.window().map_or(SSH_CHANNEL, |window| SSH_CHANNEL.with(window));

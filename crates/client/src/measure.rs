@@ -22,7 +22,7 @@ use crate::connect::{ConnectError, Far, Need};
 use crate::failure_kind::FailureKind;
 use crate::forward;
 use crate::location::Location;
-use crate::options::CopyOptions;
+use crate::options::{CopyOptions, Via};
 use crate::transfer_id::new_transfer;
 
 /// Time limit for accepting a connection that this program makes to itself, behind those of other
@@ -41,6 +41,9 @@ pub fn measure(
     events: &MeasureSink,
     stop: &StopSignal,
 ) -> Result<Measurement, MeasureError> {
+    if connection.via == Via::Udp {
+        return Err(MeasureError::Usage("a measurement is one of TCP; leave --via udp out".to_owned()));
+    }
     icdc_tcp::raise_descriptor_limit();
     let notices = notices(events);
     // Dropped only after the measurement: the far end ends with its ssh.
@@ -98,7 +101,7 @@ pub fn try_routes(
 /// Notice about what TCP's statistics mean on this route; `None` if they describe the whole path.
 fn tcp_notice(route: Route) -> Option<&'static str> {
     match route {
-        Route::Direct | Route::Back => None,
+        Route::Direct | Route::Udp | Route::Back => None,
         Route::Ssh => Some(
             "the data goes through ssh: the rate is what its connection carries, at most 2 MiB per round trip; windows and \
              retransmissions are those of the connections to ssh on each host",

@@ -29,6 +29,8 @@ pub enum Via {
     Auto,
     /// TCP to the far end's port.
     Direct,
+    /// Datagrams to the far end's port.
+    Udp,
     /// TCP from the far end to a port here.
     Back,
     /// ssh connections that are opened for the data.

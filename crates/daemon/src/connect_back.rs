@@ -57,7 +57,7 @@ impl Connector {
         let connector = self.clone();
         let connecting = std::thread::Builder::new().name("connect-back".into()).spawn(move || {
             match reach(&order, connector.family, address_of_ssh()) {
-                Ok(stream) => connector.adoption.adopt(stream),
+                Ok(stream) => connector.adoption.adopt(stream.into()),
                 Err(reason) => connector.fail(number, reason),
             }
             connector.pending.fetch_sub(1, Ordering::Relaxed);

@@ -38,6 +38,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use thiserror::Error;
 
 use crate::connect_back::Connector;
+use crate::datagrams::Datagrams;
 use crate::granted::{Granted, Scope};
 use crate::guard::{Guard, Limits, Service};
 use crate::login_receipt::told_key;
@@ -305,6 +306,7 @@ impl Service for OneKeyService {
     fn serve(&self, link: Link) {
         // Nobody listens any more only when the far end is about to end.
         let _ = self.tell.send(Happening::Came);
+        link.control.trust();
         let ended = serve_connection(link, &self.granted, &self.sessions, &StopSignal::new(), &InThisProcess).ended;
         tracing::debug!(?ended, "session");
         let _ = self.tell.send(Happening::Left(ended));
@@ -339,7 +341,9 @@ impl OneKeyService {
             let _ = tell.send(Happening::Over("asked to stop"));
         });
         let once = Arc::new(self);
+        let twin = listener.try_clone().map_err(process("dup"))?;
         let mut guard = Guard::start(vec![listener], once.clone(), Limits::default()).map_err(process("eventfd"))?;
+        let mut datagrams = Datagrams::beside(&[twin], once.clone(), guard.adoption());
         // The outlet stays open: its end would tell the starting end that this one is gone.
         let connector = Connector::new(family, guard.adoption(), outlet);
         let (tell, watched) = (once.tell.clone(), connector.clone());
@@ -347,6 +351,7 @@ impl OneKeyService {
             .map_err(|error| FarEndError::Thread(error.to_string()))?;
         let why = once.until_over();
         tracing::debug!("far end ends: {why}");
+        datagrams.close();
         guard.close();
         once.sessions.interrupt_all();
         if !guard.wait_until_served(SETTLE) {

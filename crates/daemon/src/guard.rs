@@ -26,14 +26,14 @@ mod unauthenticated;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use icdc_disk::pool::BlockPool;
 use icdc_limits::thread::start;
-use icdc_link::{Inlet, InletState, Link, LinkError, Parcel, secure_server};
+use icdc_link::{Carrier, Inlet, InletState, Link, LinkError, Parcel, secure_server};
 use icdc_protocol::Message;
 use icdc_protocol::measure::{DATA_MAGIC, DATA_OPENING};
 use icdc_protocol::message::{Refusal, RefusalKind};
@@ -98,21 +98,21 @@ pub(crate) trait Service: Send + Sync + 'static {
 /// accepting; connections that are being served go on.
 pub(crate) struct Guard {
     shared: Arc<GuardShared>,
-    adopted: Sender<TcpStream>,
+    adopted: Sender<Carrier>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// Handle that passes connections made by this end to a guard, which treats them as those that it
-/// accepts.
+/// Handle that passes connections to a guard that it has not accepted itself, and treats as those that it has: made by this
+/// end, or over datagrams.
 #[derive(Clone)]
 pub(crate) struct Adoption {
     shared: Arc<GuardShared>,
-    streams: Sender<TcpStream>,
+    streams: Sender<Carrier>,
 }
 
 impl Adoption {
     /// Passes a connection to the guard.
-    pub(crate) fn adopt(&self, stream: TcpStream) {
+    pub(crate) fn adopt(&self, stream: Carrier) {
         // A guard that is closed serves nobody.
         let _ = self.streams.send(stream);
         self.shared.wake();
@@ -135,7 +135,7 @@ struct GuardState {
     unauthenticated: Unauthenticated,
     /// The unauthenticated connections in or after their handshake. The socket is shared with the
     /// thread that reads from it: shutting it down ends the read.
-    talking: HashMap<u64, TcpStream>,
+    talking: HashMap<u64, Carrier>,
     /// Number of connections that are being served.
     served: usize,
 }
@@ -254,11 +254,11 @@ struct AcceptLoop {
     service: Arc<dyn Service>,
     shared: Arc<GuardShared>,
     epoll: OwnedFd,
-    quiet: HashMap<u64, TcpStream>,
+    quiet: HashMap<u64, Carrier>,
     links: Sender<(u64, Link)>,
     ready: Receiver<(u64, Link)>,
-    /// Connections that this end has made, to be served like accepted ones.
-    adopted: Receiver<TcpStream>,
+    /// Connections that the guard has not accepted itself.
+    adopted: Receiver<Carrier>,
     /// End of a pause in accepting, after an accept that failed for want of descriptors or memory;
     /// `None` if there is none.
     paused: Option<Time>,
@@ -269,7 +269,7 @@ impl AcceptLoop {
         listeners: Vec<TcpListener>,
         service: Arc<dyn Service>,
         shared: Arc<GuardShared>,
-        adopted: Receiver<TcpStream>,
+        adopted: Receiver<Carrier>,
     ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &shared.wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
@@ -298,7 +298,7 @@ impl AcceptLoop {
             }
             self.accept();
             while let Ok(stream) = self.adopted.try_recv() {
-                if let Ok(peer) = stream.peer_addr() {
+                if let Some(peer) = stream.address() {
                     self.admit_unauthenticated(stream, peer.ip());
                 }
             }
@@ -334,7 +334,11 @@ impl AcceptLoop {
                 match self.listeners[index].accept() {
                     Ok((stream, peer)) => {
                         tracing::debug!(%peer, "connected");
-                        self.admit_unauthenticated(stream, peer.ip());
+                        // The handshake and the link expect a blocking socket, whatever the listener is.
+                        match stream.set_nonblocking(false) {
+                            Ok(()) => self.admit_unauthenticated(stream.into(), peer.ip()),
+                            Err(error) => tracing::debug!("accept: {error}"),
+                        }
                     }
                     Err(error) => match error.kind() {
                         io::ErrorKind::WouldBlock => break,
@@ -366,14 +370,10 @@ impl AcceptLoop {
 
     /// Adds a connection to the silent ones, which are watched for a whole ClientHello; closes
     /// another one if there are too many.
-    fn admit_unauthenticated(&mut self, stream: TcpStream, address: IpAddr) {
+    fn admit_unauthenticated(&mut self, stream: Carrier, address: IpAddr) {
         let (number, evicted) = self.shared.state().unauthenticated.arrive(address.into(), clock::now());
         let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        // The handshake and the link expect a blocking socket, whatever the listener is.
-        let prepared = stream.set_nonblocking(false).and_then(|()| {
-            epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(number), interest).map_err(io::Error::from)
-        });
-        match prepared {
+        match epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(number), interest) {
             Ok(()) => {
                 self.quiet.insert(number, stream);
             }
@@ -404,7 +404,10 @@ impl AcceptLoop {
                 self.shared.state().unauthenticated.forget(number);
                 if let Some(stream) = self.quiet.remove(&number) {
                     let _ = epoll::delete(&self.epoll, &stream);
-                    self.service.take_data(stream);
+                    // Measurements are of TCP.
+                    if let Some(stream) = stream.into_tcp() {
+                        self.service.take_data(stream);
+                    }
                 }
             }
             Hello::Whole => self.shared.state().unauthenticated.spoke(number),
@@ -442,11 +445,11 @@ impl AcceptLoop {
 
     /// Starts the TLS handshake of a connection that waits for it, on a thread of its own.
     fn begin_handshake(&mut self, number: u64) {
-        let stream = self.quiet.remove(&number);
-        let Some((stream, twin)) = stream.and_then(|stream| stream.try_clone().ok().map(|twin| (stream, twin))) else {
+        let Some(stream) = self.quiet.remove(&number) else {
             self.shared.state().unauthenticated.forget(number);
             return;
         };
+        let twin = stream.clone();
         // From here on the thread waits for it.
         let _ = epoll::delete(&self.epoll, &stream);
         let deadline = {
@@ -543,21 +546,21 @@ enum Hello {
 }
 
 /// Classifies the bytes that have arrived, without reading them.
-fn hello(stream: &TcpStream) -> Hello {
+fn hello(stream: impl AsFd) -> Hello {
     let mut header = [0; HEADER];
-    match rustix::net::recv(stream, &mut header[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+    match rustix::net::recv(&stream, &mut header[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Ok((count, _)) if count < HEADER => Hello::Partial,
         // A record of the handshake, of any version that begins with 3.
         Ok(_) if header[0] == 22 && header[1] == 3 => {
             let length = HEADER + usize::from(u16::from_be_bytes([header[3], header[4]]));
-            let arrived = rustix::io::ioctl_fionread(stream).unwrap_or(0);
+            let arrived = rustix::io::ioctl_fionread(&stream).unwrap_or(0);
             match arrived >= length as u64 {
                 _ if length > MAX_RECORD => Hello::Foreign,
                 true => Hello::Whole,
                 false => Hello::Partial,
             }
         }
-        Ok(_) if header == DATA_MAGIC => match rustix::io::ioctl_fionread(stream) {
+        Ok(_) if header == DATA_MAGIC => match rustix::io::ioctl_fionread(&stream) {
             Ok(arrived) if arrived >= DATA_OPENING as u64 => Hello::Data,
             _ => Hello::Partial,
         },

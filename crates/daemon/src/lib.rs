@@ -1,6 +1,7 @@
 //! Listening ends: the daemon, and the far end that ssh starts for one transfer.
 //!
 //! ```text
+//! Datagrams          streams over datagrams, for the guard              datagrams.rs
 //! Guard::start      accept, wait for a whole ClientHello, handshake       guard.rs
 //!   Daemon::serve   for each connection:                                  service.rs
 //!     enter         the key's line: what it is granted now                admission/
@@ -26,6 +27,7 @@ mod authorize;
 mod capabilities;
 mod config;
 mod connect_back;
+mod datagrams;
 mod far_end;
 mod granted;
 mod guard;

@@ -19,6 +19,7 @@ use crate::admission::Admission;
 use crate::audit::{Audit, Line};
 use crate::capabilities;
 use crate::config::{Listeners, Notice, Observers, OperatorRequests, ServeConfig};
+use crate::datagrams::Datagrams;
 use crate::guard::{Guard, Limits};
 use crate::service::{Daemon, Records};
 use crate::succession::{self, Inheritance};
@@ -160,13 +161,15 @@ impl Prepared {
         let accepted = listeners.iter().map(TcpListener::try_clone).collect::<Result<_, _>>();
         let accepted = accepted.map_err(ServeError::Start)?;
         let guard = Guard::start(accepted, daemon.clone(), Limits::default()).map_err(ServeError::Start)?;
+        let datagrams = Datagrams::beside(&listeners, daemon.clone(), guard.adoption());
         match inheritance {
             None => notify(Notice::Ready),
             // The service has been ready since the first daemon, and its manager hears of this one
             // by the one before.
             Some(inheritance) => inheritance.accept(),
         }
-        let mut running = AcceptingDaemon { config: &config, daemon, listeners, guard, endpoint, requests, notify };
+        let mut running =
+            AcceptingDaemon { config: &config, daemon, listeners, guard, datagrams, endpoint, requests, notify };
         running.until_stopped(stop);
         running.end();
         Ok(())
@@ -179,6 +182,7 @@ struct AcceptingDaemon<'a> {
     daemon: Arc<Daemon>,
     listeners: Vec<TcpListener>,
     guard: Guard,
+    datagrams: Datagrams,
     endpoint: Option<Serving>,
     requests: &'a OperatorRequests,
     notify: &'a dyn Fn(Notice),
@@ -200,12 +204,14 @@ impl AcceptingDaemon<'_> {
             if now >= last_notified + LIFE_SIGN && self.guard.is_alive() {
                 (self.notify)(Notice::Alive(self.daemon.sessions().count()));
                 self.daemon.set_gauges(self.guard.unauthenticated());
+                self.datagrams.retry();
                 last_notified = now;
             }
             if self.requests.succeed.swap(false, Ordering::Relaxed) {
                 self.hand_over();
             }
             if self.requests.drain.load(Ordering::Relaxed) {
+                self.datagrams.close();
                 self.guard.close();
                 if self.guard.wait_until_served(Span::ZERO) {
                     break;
@@ -233,6 +239,7 @@ impl AcceptingDaemon<'_> {
     fn end(mut self) {
         (self.notify)(Notice::Stopping);
         tracing::info!(sessions = self.daemon.sessions().count(), "stopping");
+        self.datagrams.close();
         self.guard.close();
         self.daemon.sessions().interrupt_all();
         if !self.guard.wait_until_served(SETTLE) {

@@ -93,6 +93,7 @@ impl Service for Daemon {
                 }
             }
             Ok(admitted) => {
+                link.control.trust();
                 let client = Client::new(self, &key, &admitted.granted.label, &peer);
                 let answered = serve_connection(link, &admitted.granted, &self.sessions, &admitted.stop, &client);
                 client.end(&answered);

@@ -157,7 +157,7 @@ impl SessionStart {
     fn peer(&self) -> Option<IpAddr> {
         // A session that drives connects to another host.
         let drives = matches!(self.request.job, Job::Drive(_) | Job::DriveKey);
-        let address = self.link.control.socket().and_then(|socket| socket.peer_addr().ok())?.ip();
+        let address = self.link.control.address()?.ip();
         (!drives).then_some(address)
     }
 }
@@ -331,12 +331,9 @@ impl Connections {
         self.lock().push(control);
     }
 
-    /// Number of bytes that the connections have carried in both directions, as TCP counts them.
+    /// Number of bytes that the connections have carried in both directions, as TCP counts them, or what receives datagrams.
     fn bytes(&self) -> u64 {
-        let carried = |control: &LinkControl| {
-            control.tcp_info().map_or(0, |info| (info.bytes_acked + info.bytes_received).as_u64())
-        };
-        self.lock().iter().map(carried).sum()
+        self.lock().iter().map(|control| control.carried().as_u64()).sum()
     }
 
     /// Whether the peer has closed all connections.

@@ -116,6 +116,10 @@ fn configure_host(
     for feature in [Feature::TcpSegmentation, Feature::GenericSegmentation] {
         offloads::set(DEVICE, feature, fast)?;
     }
+    if !fast {
+        // Datagrams that a program sends many at a time, which have a feature of their own (`UDP_SEGMENT`).
+        program::ip(&["link", "set", DEVICE, "gso_max_segs", "1"], "")?;
+    }
     offloads::set(DEVICE, Feature::GenericReceive, settings.acknowledgements() == Acknowledge::Batch)?;
     if settings.acknowledgements() == Acknowledge::EveryPacket {
         acknowledge_each(own, ipv6)?;

@@ -1,7 +1,8 @@
 //! Handle of a link that any thread may hold.
 
 use std::fmt;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use icdc_tcp::TcpInfo;
@@ -79,6 +80,35 @@ impl LinkControl {
     #[must_use]
     pub fn socket(&self) -> Option<&Arc<TcpStream>> {
         self.0.socket()
+    }
+
+    /// Address of the peer; `None` for links that have none, and those that another program carries.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.0.address()
+    }
+
+    /// Socket of the link, for a process that takes it over; `None` for links that stay in their process.
+    pub(crate) fn to_hand_over(&self) -> Option<BorrowedFd<'_>> {
+        self.0.to_hand_over()
+    }
+
+    /// Lets the peer send as much as the path carries: its key is admitted. Over TCP the kernel's buffers bound it anyway.
+    pub fn trust(&self) {
+        self.0.trust();
+    }
+
+    /// Number of bytes that the link has carried in both directions, as the kernel counts them, or the thread of this
+    /// process that accepted it; zero for links of other kinds.
+    #[must_use]
+    pub fn carried(&self) -> ByteCount {
+        self.0.carried()
+    }
+
+    /// Whether the link reaches the path's rate alone, whatever the kernel's congestion control: it goes over datagrams.
+    #[must_use]
+    pub fn finds_the_rate(&self) -> bool {
+        self.0.finds_the_rate()
     }
 
     /// Maximum number of bytes that the program that carries the link has in flight per round
@@ -172,6 +202,29 @@ pub(crate) trait Control: Send + Sync {
 
     fn socket(&self) -> Option<&Arc<TcpStream>> {
         None
+    }
+
+    /// Address of the peer.
+    fn address(&self) -> Option<SocketAddr> {
+        None
+    }
+
+    /// Socket for a process that takes the link over.
+    fn to_hand_over(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Lets the peer send as much as the path carries.
+    fn trust(&self) {}
+
+    /// Number of bytes carried in both directions.
+    fn carried(&self) -> ByteCount {
+        ByteCount::ZERO
+    }
+
+    /// Whether the carrier's own congestion control finds the path's rate.
+    fn finds_the_rate(&self) -> bool {
+        false
     }
 
     /// Most bytes that the program which carries the link has in flight; `None` if that is unknown.

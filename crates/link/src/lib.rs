@@ -63,7 +63,7 @@ pub use message_writer::{MessageWriter, WriterGuard};
 pub use messages::receive;
 pub use parcel::{Parcel, Payload};
 pub use secure::{
-    Carrier, Forwarded, ForwardingProgram, HandedOver, InletState, LinkState, OutletState, SecureSettings, SharedPacer,
-    secure_client, secure_client_with, secure_server, secure_server_with,
+    Carrier, Forwarded, ForwardingProgram, HandedOver, InletState, LinkState, OutletState, OverDatagrams,
+    OwnConnection, SecureSettings, SharedPacer, secure_client, secure_client_with, secure_server, secure_server_with,
 };
 pub use stdio::stdio_link;

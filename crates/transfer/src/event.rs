@@ -316,6 +316,8 @@ pub(crate) enum EarlyEnd {
 pub enum Via {
     /// TCP to the far end's port.
     Direct,
+    /// Datagrams to the far end's port.
+    Udp,
     /// TCP from the far end to a port here.
     Back,
     /// ssh connections that are opened for the data.
@@ -332,6 +334,7 @@ impl Via {
     pub fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
+            Self::Udp => "udp",
             Self::Back => "back",
             Self::Ssh => "ssh",
             Self::Relay => "relay",

@@ -74,6 +74,9 @@ pub(crate) struct Parameter {
     pub(crate) set: unsafe extern "C" fn(i64),
 }
 
+// SAFETY: constants of the C file; what `set` writes belongs to the calling thread.
+unsafe impl Sync for Parameter {}
+
 /// Functions and parameters of an algorithm, as its C file declares them.
 #[repr(C)]
 pub(crate) struct Algorithm {

@@ -37,7 +37,7 @@ pub(crate) enum Mismatch {
     RouteToOneHost,
     /// Two remote hosts make the data connections.
     OtherHostsConnect,
-    /// By this route, ssh or the remote host makes the data connections.
+    /// By this route, ssh or the remote host makes the data connections, or they are none of TCP.
     RouteConnects,
     /// The route is not by way of a SOCKS proxy.
     NoSocksProxy,
@@ -85,12 +85,12 @@ impl Concern {
             Self::Route => match via {
                 Route::Back | Route::Ssh if hosts.by_daemon => Some(Mismatch::RouteForSsh),
                 Route::Auto | Route::Direct | Route::Back => None,
-                Route::Ssh | Route::Relay(_) | Route::Socks5(_) => {
+                Route::Udp | Route::Ssh | Route::Relay(_) | Route::Socks5(_) => {
                     hosts.between_two.then_some(Mismatch::RouteToOneHost)
                 }
             },
             Self::OwnConnections | Self::Egress if hosts.between_two => Some(Mismatch::OtherHostsConnect),
-            Self::Egress if matches!(via, Route::Back | Route::Ssh) => Some(Mismatch::RouteConnects),
+            Self::Egress if matches!(via, Route::Udp | Route::Back | Route::Ssh) => Some(Mismatch::RouteConnects),
             Self::OwnConnections | Self::Egress => None,
             Self::ProxyLogin => (!matches!(via, Route::Socks5(_))).then_some(Mismatch::NoSocksProxy),
         }
@@ -107,7 +107,7 @@ impl Mismatch {
             Self::RouteForSsh => "this route is for hosts that ssh reaches",
             Self::RouteToOneHost => "this route is not for copies between two remote hosts",
             Self::OtherHostsConnect => "the data connections are not this host's",
-            Self::RouteConnects => "by this route, others make the connections",
+            Self::RouteConnects => "by this route, this host makes no TCP connections for data",
             Self::NoSocksProxy => "it is for --via socks5://HOST:PORT",
         }
     }
@@ -137,6 +137,9 @@ mod tests {
             (Concern::Route, daemon, relay(), None),
             (Concern::Egress, between, Route::Auto, Some(Mismatch::OtherHostsConnect)),
             (Concern::Egress, ssh, Route::Ssh, Some(Mismatch::RouteConnects)),
+            (Concern::Egress, daemon, Route::Udp, Some(Mismatch::RouteConnects)),
+            (Concern::Route, daemon, Route::Udp, None),
+            (Concern::Route, between, Route::Udp, Some(Mismatch::RouteToOneHost)),
             (Concern::OwnConnections, ssh, Route::Ssh, None),
             (Concern::OwnConnections, between, Route::Auto, Some(Mismatch::OtherHostsConnect)),
             (Concern::ProxyLogin, ssh, Route::Auto, Some(Mismatch::NoSocksProxy)),

@@ -31,9 +31,9 @@ pub(crate) struct ConnectionArguments {
     #[arg(long, value_name = "LO-HI", value_parser = port_range, help_heading = "Reaching hosts")]
     pub(crate) port: Option<Ports>,
 
-    /// How data reaches the remote host: direct (to its data port), back (the remote host connects
-    /// to a port here), ssh (through ssh connections, for firewalls that pass only ssh),
-    /// socks5://HOST:PORT (by way of a SOCKS 5 proxy) or relay:HOST:PORT (by way of an `icdc relay
+    /// How data reaches the remote host: direct (to its data port), udp (by datagrams to a UDP port
+    /// of that number, for paths that lose packets), back (the remote host connects to a port here),
+    /// ssh (through ssh connections, for firewalls that pass only ssh), socks5://HOST:PORT (by way of a SOCKS 5 proxy) or relay:HOST:PORT (by way of an `icdc relay
     /// --peer` without keys). auto is the first of direct, back and ssh that works
     #[arg(long, value_name = "ROUTE", default_value = "auto", help_heading = "Reaching hosts")]
     pub(crate) via: Route,

@@ -368,6 +368,7 @@ fn outcome_text(outcome: Outcome) -> &'static str {
 fn route_text(via: Via) -> &'static str {
     match via {
         Via::Direct => "data goes directly to the far end's port",
+        Via::Udp => "data goes over datagrams to the far end's port",
         Via::Back => "data goes over connections that the far end makes to this host",
         Via::Ssh => "data goes through ssh",
         Via::Relay => "data goes by way of a relay",

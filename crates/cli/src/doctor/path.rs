@@ -92,7 +92,7 @@ fn goes_through_ssh(routes: &[RouteFact], connection: &CopyOptions) -> bool {
             let mut others = routes.iter().filter(|route| route.name != "ssh").peekable();
             others.peek().is_some() && others.all(|route| route.obstacle.is_some())
         }
-        Via::Direct | Via::Back | Via::Proxy(_) => false,
+        Via::Direct | Via::Udp | Via::Back | Via::Proxy(_) => false,
     }
 }
 

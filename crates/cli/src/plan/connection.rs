@@ -65,8 +65,8 @@ fn refuse_on_reaching(arguments: &ConnectionArguments, hosts: Hosts) -> anyhow::
             }
             ("via", _) => "--via chooses the route to a remote host; leave it out for a copy within this host",
             (_, Mismatch::RouteConnects) => {
-                "--bind is for connections that icdc makes on this host, and --via back and --via ssh have others make them: leave \
-                 one of the two out"
+                "--bind is for TCP connections that icdc makes on this host, and by --via udp, back or ssh it makes none: leave one \
+                 of the two out"
             }
             _ => {
                 "--bind chooses by what data connections of this host leave, and it makes none in this copy: leave it out"

@@ -5,6 +5,7 @@
 
 mod between;
 mod daemon;
+mod datagrams;
 mod devices;
 mod firewalls;
 mod keys;

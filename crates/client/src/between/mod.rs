@@ -95,7 +95,7 @@ pub(crate) fn copy_between(
     let route = match options.via {
         Via::Back => DriveRoute::Back,
         Via::Auto if !is_daemon(first) && !is_daemon(destination) => DriveRoute::Auto,
-        Via::Auto | Via::Direct | Via::Ssh | Via::Proxy(_) => DriveRoute::Direct,
+        Via::Auto | Via::Direct | Via::Udp | Via::Ssh | Via::Proxy(_) => DriveRoute::Direct,
     };
     let job = Job::Drive(Box::new(Drive {
         host: target.host.clone(),

@@ -3,7 +3,6 @@
 //! The daemon proves to hold the key that `known_hosts` has for it, and this end proves to hold its
 //! identity. An unknown daemon is added to `known_hosts` only if the user confirms its fingerprint.
 
-use std::net::TcpStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,6 +15,7 @@ use icdc_tuning::buffers::socket_settings;
 use icdc_units::{Span, Time};
 
 use super::ahead::{Ahead, Need};
+use super::by_datagrams::ByDatagrams;
 use super::by_proxy::reach_by;
 use super::error::ConnectError;
 use super::machine::Machine;
@@ -46,9 +46,13 @@ struct Address {
     family: Family,
     /// Proxy between this host and the daemon; `None` to connect directly.
     proxy: Option<Proxy>,
+    /// The connection over datagrams, if the user has chosen these; `None` for TCP.
+    datagrams: Option<ByDatagrams>,
     egresses: Egresses,
     /// The machine of this name with which the session is.
     machine: Machine,
+    /// Key of this end for connections over datagrams.
+    as_key: Arc<Identity>,
 }
 
 impl DaemonFar {
@@ -66,11 +70,13 @@ impl DaemonFar {
     ) -> Result<Self, ConnectError> {
         let proxy = match &options.via {
             Via::Proxy(proxy) => Some(proxy.clone()),
-            Via::Auto | Via::Direct | Via::Back | Via::Ssh => None,
+            Via::Auto | Via::Direct | Via::Udp | Via::Back | Via::Ssh => None,
         };
         let (host, family, egresses) = (host.to_owned(), options.family, options.egresses.clone());
-        let address = Address { host, port, family, proxy, egresses, machine: Machine::default() };
-        let identity = load_identity(&options.identity)?;
+        let datagrams = (options.via == Via::Udp).then(ByDatagrams::default);
+        let identity = Arc::new(load_identity(&options.identity)?);
+        let (machine, as_key) = (Machine::default(), Arc::clone(&identity));
+        let address = Address { host, port, family, proxy, datagrams, egresses, machine, as_key };
         let mut known = KnownHosts::load(&options.known_hosts)?;
         let ahead = Ahead::new(need, &options.egresses);
         let (link, key) = match address.connect_and_check(&identity, &known, &ahead, stop)? {
@@ -100,7 +106,7 @@ impl DaemonFar {
                 (address.first(&identity, key, &ahead, stop)?, key)
             }
         };
-        let (identity, stop, first) = (Arc::new(identity), stop.clone(), Some((link, clock::now())));
+        let (stop, first) = (stop.clone(), Some((link, clock::now())));
         Ok(Self { address, identity, key, stop, ahead, first })
     }
 
@@ -113,6 +119,7 @@ impl DaemonFar {
                 events(connecting(&self.address.host, self.address.port));
                 self.ahead.end();
                 self.address.machine.begin_anew();
+                self.address.datagrams.iter().for_each(ByDatagrams::begin_anew);
                 self.address.first(&self.identity, self.key, &self.ahead, &self.stop)
             }
         }
@@ -128,8 +135,9 @@ impl DaemonFar {
     /// Route that data takes, and a function that makes one further connection by it.
     pub(crate) fn dial(&self) -> (Route, Dial) {
         let address = self.address.clone();
-        let route = address.proxy.as_ref().map_or(Route::Direct, Proxy::route);
-        (route, Box::new(move |number, stop| address.stream(number, stop).map(Carrier::from)))
+        let direct = if address.datagrams.is_some() { Route::Udp } else { Route::Direct };
+        let route = address.proxy.as_ref().map_or(direct, Proxy::route);
+        (route, Box::new(move |number, stop| address.stream(number, stop)))
     }
 
     /// Minimum number of connections that use every egress that the user has named.
@@ -173,8 +181,7 @@ impl Address {
             }
         };
         let config = client_config(identity, ServerPin::Verify(Box::new(verify)));
-        let stream = self.stream(0, stop)?;
-        ahead.begin_beside(&stream, self.egresses.connections(), self.maker());
+        let stream = self.first_stream(ahead, stop)?;
         let outcome = shake_hands(stream, config, stop);
         let shown = *shown.lock().unwrap_or_else(PoisonError::into_inner);
         match (outcome, shown) {
@@ -196,9 +203,17 @@ impl Address {
         ahead: &Ahead,
         stop: &StopSignal,
     ) -> Result<Link, ConnectError> {
-        let stream = self.stream(0, stop)?;
-        ahead.begin_beside(&stream, self.egresses.connections(), self.maker());
+        let stream = self.first_stream(ahead, stop)?;
         self.pinned(stream, identity, key, stop).inspect_err(|_| self.machine.forget())
+    }
+
+    /// Makes the first connection of a session, and begins the further ones that it needs.
+    fn first_stream(&self, ahead: &Ahead, stop: &StopSignal) -> Result<Carrier, ConnectError> {
+        let stream = self.stream(0, stop)?;
+        if let Carrier::Tcp(first, _) = &stream {
+            ahead.begin_beside(first, self.egresses.connections(), self.maker());
+        }
+        Ok(stream)
     }
 
     /// Makes a link of a connection to the daemon, if it proves to hold `key`.
@@ -212,21 +227,24 @@ impl Address {
         pinned(carrier, (&self.host, self.port), identity, key, stop)
     }
 
-    /// Returns a function that makes the TCP connection of a given number to the daemon.
+    /// Returns a function that makes the connection of a given number to the daemon.
     fn maker(&self) -> impl Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static {
         let address = self.clone();
-        move |number, stop| address.stream(number, stop).map(Carrier::from)
+        move |number, stop| address.stream(number, stop)
     }
 
-    /// Makes the TCP connection `number` of a session, directly or through the proxy.
-    fn stream(&self, number: u8, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
+    /// Makes connection `number` of a session, directly, over datagrams or through the proxy.
+    fn stream(&self, number: u8, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         let (host, port) = (&self.host, self.port);
         let settings = SocketSettings { egress: self.egresses.of(number), ..socket_settings() };
         if let Some(proxy) = &self.proxy {
-            return reach_by(proxy, (host, port), self.family, &settings, stop);
+            return reach_by(proxy, (host, port), self.family, &settings, stop).map(Carrier::from);
         }
         let unanswered = |reason| ConnectError::DaemonPort { host: host.clone(), port, reason };
-        reach((host, port), &self.machine, self.family, &settings, stop, unanswered)
+        if let Some(datagrams) = &self.datagrams {
+            return datagrams.stream((host, port), (&self.machine, self.family), &self.as_key, stop, unanswered);
+        }
+        reach((host, port), &self.machine, self.family, &settings, stop, unanswered).map(Carrier::from)
     }
 
     /// Address of the daemon as `known_hosts` writes it.

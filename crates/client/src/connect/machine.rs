@@ -93,6 +93,39 @@ impl Machine {
         connected
     }
 
+    /// Addresses at which a port of the machine may be reached over datagrams, in the order in which they are tried.
+    ///
+    /// # Errors
+    /// See [`icdc_tcp::ConnectError`].
+    pub(super) fn addresses(
+        &self,
+        (host, port): (&str, u16),
+        family: Family,
+        patience: Patience<'_>,
+    ) -> Result<Vec<SocketAddr>, ConnectError> {
+        let is_admitted = |address: &SocketAddr| SocketSettings::default().admits(family, address);
+        match self.aim(is_admitted) {
+            Aim::Only(address) | Aim::Near(address) => Ok(vec![with_port(address, port)]),
+            Aim::Anywhere => {
+                let found = icdc_tcp::resolve(host, port, patience)?;
+                let (admitted, others): (Vec<SocketAddr>, Vec<SocketAddr>) = found.into_iter().partition(is_admitted);
+                if admitted.is_empty() {
+                    let addresses = others.iter().map(SocketAddr::ip).collect();
+                    return Err(ConnectError::NoAddress { host: host.to_owned(), family, addresses, egress: None });
+                }
+                Ok(admitted)
+            }
+        }
+    }
+
+    /// Notes that the machine was reached at this address.
+    pub(super) fn is_reached(&self, address: SocketAddr) {
+        let mut known = self.lock();
+        if known.reached.iter().all(|other| other.is_ipv6() != address.is_ipv6()) {
+            known.reached.push(address);
+        }
+    }
+
     /// Where a connection is to go whose addresses must be such that `is_admitted`.
     fn aim(&self, is_admitted: impl Fn(&SocketAddr) -> bool) -> Aim {
         let known = self.lock();

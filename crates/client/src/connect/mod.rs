@@ -13,6 +13,7 @@
 mod ahead;
 pub mod back;
 mod builds;
+mod by_datagrams;
 mod by_proxy;
 mod connect_for_ssh;
 pub(crate) mod daemon;

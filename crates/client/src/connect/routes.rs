@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! direct   TCP to the port where the far end listens
+//! udp      datagrams to that port, if the user names it                [`by_datagrams`](super::by_datagrams)
 //! back     TCP from the far end to a port here                             [`back`](super::back)
 //! ssh      through ssh connections of their own                          [`through_ssh`]
 //! proxy    TCP to that port by way of a proxy that the user names          [`by_proxy`]
@@ -33,6 +34,7 @@ use icdc_units::{Ratio, Span};
 
 use super::ahead::{Ahead, Need};
 use super::back::Back;
+use super::by_datagrams::ByDatagrams;
 use super::by_proxy::reach_by;
 use super::error::ConnectError;
 use super::machine::Machine;
@@ -86,6 +88,7 @@ pub(super) struct Routes {
     pub(super) round_trip: Span,
     /// Knowledge of the routes before they are tried.
     pub(super) expected: Expected,
+    pub(super) datagrams: ByDatagrams,
     pub(super) back: Back,
     pub(super) forwarder: Forwarder,
     pub(super) ahead: Ahead,
@@ -100,6 +103,7 @@ impl Routes {
         self.forwarder.begin_anew();
         self.ahead.end();
         self.machine.begin_anew();
+        self.datagrams.begin_anew();
         if let Some(route) = before {
             return Ok((self.first_by(route, &self.stop)?, route));
         }
@@ -107,6 +111,10 @@ impl Routes {
             Via::Direct => {
                 (self.events)(connecting(&self.host, self.port));
                 (self.first_directly()?, Route::Direct, String::new())
+            }
+            Via::Udp => {
+                (self.events)(connecting(&self.host, self.port));
+                (self.first_by(Route::Udp, &self.stop)?, Route::Udp, "--via udp".to_owned())
             }
             Via::Back => (self.first_by(Route::Back, &self.stop)?, Route::Back, "--via back".to_owned()),
             Via::Ssh => (self.through_ssh(&self.stop)?, Route::Ssh, "--via ssh".to_owned()),
@@ -161,6 +169,7 @@ impl Routes {
         match (route, &self.via) {
             (Route::Ssh, _) => self.forwarder.further(stop),
             (Route::Back, _) => self.back.connect(stop).map(Carrier::from),
+            (Route::Udp, _) => self.over_datagrams(stop),
             (_, Via::Proxy(proxy)) => self.reach_by(proxy, number, stop).map(Carrier::from),
             (_, _) => self.reach(number, stop).map(Carrier::from),
         }
@@ -170,7 +179,7 @@ impl Routes {
     pub(super) fn least_connections(&self, route: Route) -> u8 {
         match route {
             // ssh makes these, or the far end.
-            Route::Ssh | Route::Back => 1,
+            Route::Ssh | Route::Back | Route::Udp => 1,
             Route::Direct | Route::Relay | Route::Socks5 => self.egresses.connections(),
         }
     }
@@ -180,6 +189,7 @@ impl Routes {
         let whose = match route {
             Route::Ssh => "goes through ssh, whose connections leave",
             Route::Back => "goes over connections that the remote host makes, which come in",
+            Route::Udp => "goes over datagrams, which leave",
             Route::Direct | Route::Relay | Route::Socks5 => return,
         };
         if !self.egresses.is_empty() {
@@ -239,7 +249,7 @@ impl Routes {
     pub(super) fn most_connections(&self, route: Route) -> u8 {
         match route {
             Route::Ssh => self.forwarder.most_connections(),
-            Route::Direct | Route::Back | Route::Relay | Route::Socks5 => MAX_STREAMS,
+            Route::Direct | Route::Udp | Route::Back | Route::Relay | Route::Socks5 => MAX_STREAMS,
         }
     }
 
@@ -416,6 +426,13 @@ impl Routes {
         let unanswered = |reason| ConnectError::DataPort { host: self.host.clone(), port: self.port, reason };
         let place = (self.host.as_str(), self.port);
         reach(place, &self.machine, self.family, &self.socket_settings(number), stop, unanswered)
+    }
+
+    /// Opens a stream over datagrams to the far end's port.
+    fn over_datagrams(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
+        let unanswered = |reason| ConnectError::DataPort { host: self.host.clone(), port: self.port, reason };
+        let place = (self.host.as_str(), self.port);
+        self.datagrams.stream(place, (&self.machine, self.family), &self.identity, stop, unanswered)
     }
 
     /// Makes TCP connection `number` to the far end's port through `proxy`.

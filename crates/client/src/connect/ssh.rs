@@ -30,6 +30,7 @@ use icdc_units::{Rate, Span};
 
 use super::ahead::{Ahead, Need};
 use super::back::Back;
+use super::by_datagrams::ByDatagrams;
 use super::error::ConnectError;
 use super::far_program::{FarProgram, GREETING_TIMEOUT, Program};
 use super::machine::Machine;
@@ -366,7 +367,7 @@ impl ThroughSsh {
         match (via, expected) {
             (Via::Ssh, _) | (Via::Auto, Expected::Known(Route::Ssh) | Expected::JumpHost) => Self::Likely,
             (Via::Auto, Expected::Nothing) => Self::Possible,
-            (Via::Auto | Via::Direct | Via::Back | Via::Proxy(_), _) => Self::No,
+            (Via::Auto | Via::Direct | Via::Udp | Via::Back | Via::Proxy(_), _) => Self::No,
         }
     }
 }
@@ -561,6 +562,7 @@ impl SshFar {
             egresses,
             round_trip: login.round_trip,
             expected,
+            datagrams: ByDatagrams::default(),
             back,
             forwarder,
             ahead,

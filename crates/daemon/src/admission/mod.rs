@@ -233,7 +233,7 @@ impl Admission {
             let reason = "this key has expired; ask the daemon's operator";
             return Err(Denied::new(RefusedReason::ExpiredKey, not_allowed(reason.to_owned())));
         }
-        let address = control.socket().and_then(|socket| socket.peer_addr().ok()).map(|address| address.ip());
+        let address = control.address().map(|address| address.ip());
         if !grant.admits(address) {
             let reason = "this key may not be used from this address; ask the daemon's operator";
             return Err(Denied::new(RefusedReason::Address, not_allowed(reason.to_owned())));

@@ -1,14 +1,15 @@
-//! Carriers of a link's records: TCP connections, and streams that another program carries.
+//! Carriers of a link's records: TCP connections, streams over datagrams, and streams that another program carries.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use icdc_datagram::{Dialed, FlowState, Incoming};
 use icdc_tcp::{OptionError, TcpInfo, canonical};
 use icdc_units::{ByteCount, Rate, Span};
 use rustix::io::Errno;
@@ -26,8 +27,19 @@ const WAITS: usize = 48 << 10;
 pub enum Carrier {
     /// A TCP connection, and the pacer of its writes where the kernel does not pace.
     Tcp(Arc<TcpStream>, Arc<WritePace>),
+    /// A stream over datagrams.
+    Datagrams(Arc<OverDatagrams>),
     /// A stream that another program, such as ssh, carries.
     Forwarded(Arc<Forwarded>),
+}
+
+/// A byte stream over datagrams, which a thread of this process or of another one sends and receives.
+pub struct OverDatagrams {
+    socket: UnixStream,
+    peer: SocketAddr,
+    connection: OwnConnection,
+    clock: WriteClock,
+    written: AtomicU64,
 }
 
 /// Rate limit of a TCP connection that is enforced by delaying writes, on kernels that do not pace
@@ -109,6 +121,38 @@ impl From<TcpStream> for Carrier {
     }
 }
 
+/// The connection over datagrams that carries a stream, as far as it is this process's.
+pub enum OwnConnection {
+    /// This process has made it.
+    Dialed(Arc<Dialed>),
+    /// This process has accepted it.
+    Accepted(Incoming),
+    /// It is another process's.
+    None,
+}
+
+impl OverDatagrams {
+    /// New stream: `socket` leads to the thread that carries it, and `peer` is the other end's address.
+    #[must_use]
+    pub fn new(socket: UnixStream, peer: SocketAddr, connection: OwnConnection) -> Self {
+        Self { socket, peer, connection, clock: WriteClock::default(), written: AtomicU64::new(0) }
+    }
+
+    /// State of the congestion control; `None` if this end has not made the connection.
+    fn state(&self) -> Option<FlowState> {
+        match &self.connection {
+            OwnConnection::Dialed(connection) => Some(connection.state()),
+            OwnConnection::Accepted(_) | OwnConnection::None => None,
+        }
+    }
+}
+
+impl From<OverDatagrams> for Carrier {
+    fn from(stream: OverDatagrams) -> Self {
+        Self::Datagrams(Arc::new(stream))
+    }
+}
+
 impl From<Forwarded> for Carrier {
     fn from(forwarded: Forwarded) -> Self {
         Self::Forwarded(Arc::new(forwarded))
@@ -127,6 +171,10 @@ impl Carrier {
                     clock.stop();
                 }
                 stream.shutdown(how)
+            }
+            Self::Datagrams(stream) => {
+                stream.clock.stop();
+                stream.socket.shutdown(how)
             }
             Self::Forwarded(forwarded) => {
                 forwarded.clock.stop();
@@ -148,8 +196,64 @@ impl Carrier {
                 let shown = |address| canonical(address).to_string();
                 stream.peer_addr().map_or_else(|_| "a peer that is gone".to_owned(), shown)
             }
+            Self::Datagrams(stream) => canonical(stream.peer).to_string(),
             Self::Forwarded(forwarded) => forwarded.peer.clone(),
         }
+    }
+
+    /// Address of the other end; `None` if another program carries the stream, or it is gone.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream, _) => stream.peer_addr().ok(),
+            Self::Datagrams(stream) => Some(stream.peer),
+            Self::Forwarded(_) => None,
+        }
+    }
+
+    /// Lets the other end send as much as the path carries: it is known who that is.
+    pub(super) fn trust(&self) {
+        if let Self::Datagrams(stream) = self
+            && let OwnConnection::Accepted(incoming) = &stream.connection
+        {
+            incoming.trust();
+        }
+    }
+
+    /// Number of bytes carried in both directions, as this process's transport counts them, which the program at either
+    /// end cannot change.
+    pub(super) fn carried(&self) -> ByteCount {
+        match self {
+            Self::Datagrams(stream) => match &stream.connection {
+                OwnConnection::Accepted(incoming) => incoming.carried(),
+                OwnConnection::Dialed(_) | OwnConnection::None => ByteCount::ZERO,
+            },
+            Self::Tcp(..) | Self::Forwarded(_) => {
+                self.tcp_info().map_or(ByteCount::ZERO, |info| info.bytes_acked + info.bytes_received)
+            }
+        }
+    }
+
+    /// The TCP connection, if it is one and nobody else has it.
+    #[must_use]
+    pub fn into_tcp(self) -> Option<TcpStream> {
+        match self {
+            Self::Tcp(stream, _) => Arc::try_unwrap(stream).ok(),
+            Self::Datagrams(_) | Self::Forwarded(_) => None,
+        }
+    }
+
+    /// The socket, if another process can go on with it; `None` if another program carries the stream.
+    pub(super) fn to_hand_over(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Tcp(..) | Self::Datagrams(_) => Some(self.as_fd()),
+            Self::Forwarded(_) => None,
+        }
+    }
+
+    /// Whether one such stream reaches the path's rate, because of the congestion control beneath it.
+    pub(super) fn finds_the_rate(&self) -> bool {
+        matches!(self, Self::Datagrams(_))
     }
 
     /// Disables Nagle's algorithm: flights of the handshake and frames are gathered into large
@@ -157,7 +261,7 @@ impl Carrier {
     pub(super) fn send_at_once(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream, _) => stream.set_nodelay(true),
-            Self::Forwarded(_) => Ok(()),
+            Self::Datagrams(_) | Self::Forwarded(_) => Ok(()),
         }
     }
 
@@ -165,7 +269,7 @@ impl Carrier {
     /// unknown.
     pub(super) fn window(&self) -> Option<ByteCount> {
         match self {
-            Self::Tcp(..) => None,
+            Self::Tcp(..) | Self::Datagrams(_) => None,
             Self::Forwarded(forwarded) => forwarded.window,
         }
     }
@@ -175,6 +279,7 @@ impl Carrier {
     pub(super) fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
             Self::Tcp(stream, _) => icdc_tcp::info(&**stream).ok(),
+            Self::Datagrams(_) => None,
             Self::Forwarded(forwarded) => forwarded.with_network(|network| icdc_tcp::info(&network.socket).ok())?,
         }
     }
@@ -183,7 +288,7 @@ impl Carrier {
     pub(super) fn tcp(&self) -> Option<&Arc<TcpStream>> {
         match self {
             Self::Tcp(stream, _) => Some(stream),
-            Self::Forwarded(_) => None,
+            Self::Datagrams(_) | Self::Forwarded(_) => None,
         }
     }
 
@@ -191,6 +296,7 @@ impl Carrier {
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream, _) => (&**stream).read(buffer),
+            Self::Datagrams(stream) => (&stream.socket).read(buffer),
             Self::Forwarded(forwarded) => (&forwarded.socket).read(buffer),
         }
     }
@@ -200,6 +306,11 @@ impl Carrier {
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream, pace) => (&**stream).write(&bytes[..pace.take(bytes.len())]),
+            Self::Datagrams(stream) => {
+                let count = (&stream.socket).write(&bytes[..stream.clock.take(bytes.len(), || None)])?;
+                stream.written.fetch_add(count as u64, Ordering::Relaxed);
+                Ok(count)
+            }
             Self::Forwarded(forwarded) => forwarded.write(bytes),
         }
     }
@@ -219,6 +330,7 @@ impl Carrier {
     pub(super) fn set_read_timeout(&self, timeout: Option<Span>) -> io::Result<()> {
         match self {
             Self::Tcp(stream, _) => stream.set_read_timeout(timeout.map(Duration::from)),
+            Self::Datagrams(stream) => stream.socket.set_read_timeout(timeout.map(Duration::from)),
             Self::Forwarded(forwarded) => forwarded.socket.set_read_timeout(timeout.map(Duration::from)),
         }
     }
@@ -226,6 +338,7 @@ impl Carrier {
     pub(super) fn set_write_timeout(&self, timeout: Option<Span>) -> io::Result<()> {
         match self {
             Self::Tcp(stream, _) => stream.set_write_timeout(timeout.map(Duration::from)),
+            Self::Datagrams(stream) => stream.socket.set_write_timeout(timeout.map(Duration::from)),
             Self::Forwarded(forwarded) => forwarded.socket.set_write_timeout(timeout.map(Duration::from)),
         }
     }
@@ -236,6 +349,10 @@ impl Carrier {
     pub(super) fn set_rate(&self, rate: Option<Rate>) {
         let set = match self {
             Self::Tcp(stream, pace) => pace.set_rate(stream, rate),
+            Self::Datagrams(stream) => {
+                stream.clock.set_rate(rate);
+                Ok(())
+            }
             Self::Forwarded(forwarded) => {
                 let set = forwarded.with_network(|network| icdc_tcp::set_pacing_rate(&network.socket, rate));
                 set.unwrap_or_else(|| {
@@ -254,6 +371,11 @@ impl Carrier {
     pub(super) fn delivered(&self) -> ByteCount {
         match self {
             Self::Tcp(stream, _) => has_arrived(stream),
+            Self::Datagrams(stream) => {
+                let written = ByteCount::new(stream.written.load(Ordering::Relaxed));
+                // What has not left is not known: it is little beside what is under way.
+                written - stream.state().map_or(ByteCount::ZERO, |state| state.in_flight)
+            }
             Self::Forwarded(forwarded) => {
                 let written = ByteCount::new(forwarded.written.load(Ordering::Relaxed));
                 let arrived = forwarded.with_network(|network| has_arrived(&network.socket) - network.before);
@@ -303,6 +425,7 @@ impl AsFd for Carrier {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(stream, _) => stream.as_fd(),
+            Self::Datagrams(stream) => stream.socket.as_fd(),
             Self::Forwarded(forwarded) => forwarded.socket.as_fd(),
         }
     }

@@ -1,6 +1,7 @@
 //! State that the halves of a link over TCP share, and that any thread may read.
 
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -112,6 +113,26 @@ impl Control for Connection {
 
     fn socket(&self) -> Option<&Arc<TcpStream>> {
         self.carrier.tcp()
+    }
+
+    fn address(&self) -> Option<SocketAddr> {
+        self.carrier.address()
+    }
+
+    fn to_hand_over(&self) -> Option<BorrowedFd<'_>> {
+        self.carrier.to_hand_over()
+    }
+
+    fn trust(&self) {
+        self.carrier.trust();
+    }
+
+    fn carried(&self) -> ByteCount {
+        self.carrier.carried()
+    }
+
+    fn finds_the_rate(&self) -> bool {
+        self.carrier.finds_the_rate()
     }
 
     fn send_times(&self) -> SendTimes {

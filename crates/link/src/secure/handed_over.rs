@@ -9,8 +9,9 @@
 //! The state holds the traffic secrets of the connection: it may go to a process of the same host,
 //! by a channel that nobody else reads, and nowhere else.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 
 use icdc_record::Role;
 use icdc_trust::PublicKey;
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::handshake::Established;
 use super::key_schedule::Direction;
 use super::state::{InletState, OutletState};
-use super::{Carrier, SecureSettings, assemble, inlet};
+use super::{Carrier, OverDatagrams, OwnConnection, SecureSettings, assemble, inlet};
 use crate::control::LinkControl;
 use crate::error::LinkError;
 use crate::link::Link;
@@ -40,6 +41,8 @@ pub struct HandedOver {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct LinkState {
     peer: String,
+    /// Address of the other end of a link over datagrams, whose socket does not tell it; `None` for TCP.
+    datagrams: Option<SocketAddr>,
     peer_key: [u8; 32],
     version: u32,
     outlet: OutletState,
@@ -50,19 +53,21 @@ impl Link {
     /// Prepares the link for another process, which [takes it over](Self::take_over).
     ///
     /// # Errors
-    /// The link is not a TCP connection of this process, is in the middle of a frame, or has ended.
+    /// The link is carried by another program or stays within this process, is in the middle of a frame, or has ended.
     pub fn hand_over(self) -> Result<HandedOver, LinkError> {
         let Self { outlet, inlet, control } = self;
         let bound = || LinkError::Protocol("this link cannot leave its process".to_owned());
-        let socket = control.socket().ok_or_else(bound)?;
-        let socket = socket.try_clone().map_err(|error| LinkError::io(&control.peer(), "fcntl(F_DUPFD)", error))?;
+        let socket = control.to_hand_over().ok_or_else(bound)?;
+        let socket =
+            socket.try_clone_to_owned().map_err(|error| LinkError::io(&control.peer(), "fcntl(F_DUPFD)", error))?;
+        let datagrams = if control.socket().is_none() { control.address() } else { None };
         let peer_key = *control.peer_key().ok_or_else(bound)?.as_bytes();
         let version = control.version().ok_or_else(bound)?;
         // The inlet first: an outlet that was not handed over says farewell.
         let inlet = inlet.hand_over().ok_or_else(bound)?;
         let outlet = outlet.hand_over().ok_or_else(bound)?;
-        let state = LinkState { peer: control.peer(), peer_key, version, outlet, inlet };
-        Ok(HandedOver { state, socket: socket.into(), control })
+        let state = LinkState { peer: control.peer(), datagrams, peer_key, version, outlet, inlet };
+        Ok(HandedOver { state, socket, control })
     }
 
     /// Continues a link that another process has handed over. This end was the listening one.
@@ -70,7 +75,7 @@ impl Link {
     /// # Errors
     /// The state makes no sense, or the socket is none.
     pub fn take_over(state: LinkState, socket: OwnedFd) -> Result<Self, LinkError> {
-        let LinkState { peer, peer_key, version, outlet, inlet } = state;
+        let LinkState { peer, datagrams, peer_key, version, outlet, inlet } = state;
         let nonsense = || LinkError::Protocol("the state of a link makes no sense".to_owned());
         if inlet.unopened.len() > inlet::BUFFER {
             return Err(nonsense());
@@ -83,7 +88,10 @@ impl Link {
             role: Role::Server,
             early: inlet.unopened,
         };
-        let carrier = Carrier::from(TcpStream::from(socket));
+        let carrier = match datagrams {
+            None => Carrier::from(TcpStream::from(socket)),
+            Some(peer) => OverDatagrams::new(UnixStream::from(socket), peer, OwnConnection::None).into(),
+        };
         let parts = assemble(carrier, peer, established, None, SecureSettings::default())?;
         parts.connection.key_update_wanted.store(outlet.key_update_wanted, std::sync::atomic::Ordering::Relaxed);
         let inlet = parts.inlet.with_clear(&inlet.clear).ok_or_else(nonsense)?;

@@ -36,7 +36,7 @@ use icdc_record::{Opener, RecordError, Sealer};
 use icdc_tcp::clock;
 use icdc_units::Span;
 
-pub use self::carrier::{Carrier, Forwarded, ForwardingProgram};
+pub use self::carrier::{Carrier, Forwarded, ForwardingProgram, OverDatagrams, OwnConnection};
 use self::connection::Connection;
 pub use self::handed_over::{HandedOver, LinkState};
 use self::handshake::Established;

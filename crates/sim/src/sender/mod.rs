@@ -17,7 +17,7 @@
 //! | the timer: retransmission, probe of the tail, reordering | `timer`; what happens when it runs out: `timers` |
 //! | round-trip time, timeout | [`rtt`] |
 //! | when packets may leave | [`pacing`] |
-//! | samples for algorithms that control | [`rate`] |
+//! | samples for algorithms that control | [`DeliveryRate`] |
 //!
 //! The algorithm's socket counts sequence numbers in packets, not in bytes: they wrap after 2³²
 //! packets, so that more may be in flight than a real window holds.
@@ -26,13 +26,12 @@ mod acknowledgement;
 mod pacing;
 mod prr;
 mod rack;
-mod rate;
 mod rtt;
 mod scoreboard;
 mod timer;
 mod timers;
 
-use icdc_cc::native::{CongestionState, Connection, WindowEvent};
+use icdc_cc::native::{CongestionState, Connection, DeliveryRate, WindowEvent};
 use icdc_rate::bundle::Member;
 use icdc_rate::controller::TcpState;
 use icdc_rate::path_ceiling::Observation;
@@ -41,7 +40,6 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use pacing::Pacing;
 use prr::Reduction;
 use rack::Rack;
-use rate::DeliveryRate;
 use rtt::RoundTrip;
 use scoreboard::Scoreboard;
 use timer::{Probing, Timer};

@@ -16,9 +16,8 @@
 
 use std::collections::VecDeque;
 
+use icdc_cc::native::Stamp;
 use icdc_units::Time;
-
-use super::rate::Stamp;
 
 /// Flag: the packet is selectively acknowledged.
 const SACKED: u8 = 1;

@@ -84,6 +84,8 @@ const PORT_22: Case =
 /// The same by way of a jump host.
 const JUMP_HOST: Case =
     Case { name: "port 22 only, jump host", required: "≤ 33 s", access: Access::JumpHost, ..PORT_22 };
+/// The usual case over datagrams.
+const OVER_DATAGRAMS: Case = Case { required: "≤ 22 s", via: Some("udp"), ..STOCK };
 /// Requirement of root's copies on an unknown path.
 const UNKNOWN: &str = "≤ 19.5 s, within 2 % of the others, no more drops than 1 stream";
 /// Requirement of root's copies on a known path.
@@ -139,7 +141,7 @@ const SHORT_PAUSES: Pauses = Pauses { length: Span::from_millis(10), period: Spa
 const LONG_PAUSES: Pauses = Pauses { length: Span::from_millis(30), period: Span::from_secs(1) };
 
 /// All rows of the table of copies.
-pub(super) const ALL: [Case; 48] = [
+pub(super) const ALL: [Case; 55] = [
     STOCK,
     Case { name: "stock, loss 1e-6", required: "≤ 23 s", loss: 1e-6, ..STOCK },
     Case { name: "stock, loss 1e-4", required: "≤ 24 s", loss: 1e-4, many: true, ..STOCK },
@@ -153,6 +155,13 @@ pub(super) const ALL: [Case; 48] = [
         access: Access::Ssh,
         ..STOCK
     },
+    Case { name: "stock, loss 1e-3", required: "", loss: 1e-3, ..STOCK },
+    Case { name: "stock, loss 1e-2", required: "", loss: 1e-2, ..STOCK },
+    Case { name: "datagrams", ..OVER_DATAGRAMS },
+    Case { name: "datagrams, loss 1e-4", loss: 1e-4, ..OVER_DATAGRAMS },
+    Case { name: "datagrams, loss 1e-3", required: "≤ 22.5 s", loss: 1e-3, ..OVER_DATAGRAMS },
+    Case { name: "datagrams, loss 1e-2", required: "≤ 23.5 s", loss: 1e-2, ..OVER_DATAGRAMS },
+    Case { name: "datagrams, loss 5e-2", required: "≤ 28 s", loss: 5e-2, ..OVER_DATAGRAMS },
     PORT_22,
     JUMP_HOST,
     Case { name: "port 22 only, ssh, known host", required: "≤ 24 s", is_known: true, ..PORT_22 },

@@ -9,12 +9,13 @@
 //! delivers. An interval shorter than the least round-trip time cannot be one of a whole window,
 //! and gives no sample.
 
-use icdc_cc::native::RateSample;
 use icdc_units::{Span, Time};
+
+use super::RateSample;
 
 /// State of the deliveries at the transmission of a packet, stored with the packet.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Stamp {
+pub struct Stamp {
     /// Number of packets delivered.
     delivered: u32,
     /// Time at which the last of these packets was acknowledged.
@@ -27,7 +28,7 @@ pub(super) struct Stamp {
 
 /// Estimator of a flow's delivery rate, from what each acknowledgement delivers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct DeliveryRate {
+pub struct DeliveryRate {
     delivered: u64,
     delivered_at: Time,
     first_sent: Time,
@@ -44,22 +45,24 @@ pub(super) struct DeliveryRate {
 impl DeliveryRate {
     /// Records that the application has nothing more to send while `outstanding` packets are on the
     /// way (`tcp_rate_check_app_limited`).
-    pub(super) fn limit(&mut self, outstanding: u64) {
+    pub fn limit(&mut self, outstanding: u64) {
         self.limited_until = (self.delivered + outstanding).max(1);
     }
 
     /// Whether the application limited the last sample that counts.
-    pub(super) fn is_limited(&self) -> bool {
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
         self.counted.2
     }
 
     /// Number of packets delivered in all.
-    pub(super) fn delivered(&self) -> u64 {
+    #[must_use]
+    pub fn delivered(&self) -> u64 {
         self.delivered
     }
 
     /// The stamp of a packet that is sent while `outstanding` others are not acknowledged.
-    pub(super) fn stamp(&mut self, now: Time, outstanding: u64) -> Stamp {
+    pub fn stamp(&mut self, now: Time, outstanding: u64) -> Stamp {
         if outstanding == 0 {
             self.first_sent = now;
             self.delivered_at = now;
@@ -74,7 +77,7 @@ impl DeliveryRate {
     }
 
     /// Records that the present acknowledgement delivers a packet.
-    pub(super) fn deliver(&mut self, number: u64, sent: Time, stamp: Stamp, again: bool) {
+    pub fn deliver(&mut self, number: u64, sent: Time, stamp: Stamp, again: bool) {
         self.delivered += 1;
         if self.latest.is_none_or(|(time, latest, ..)| (time, latest) <= (sent, number)) {
             self.latest = Some((sent, number, stamp, again));
@@ -83,12 +86,13 @@ impl DeliveryRate {
 
     /// Number of packets delivered since the most recently sent packet of this acknowledgement
     /// left; zero if it delivers none.
-    pub(super) fn since_latest(&self) -> u32 {
+    #[must_use]
+    pub fn since_latest(&self) -> u32 {
         self.latest.map_or(0, |(_, _, stamp, _)| (self.delivered as u32).wrapping_sub(stamp.delivered))
     }
 
     /// The rate sample of the acknowledgement that was handled; the caller fills in the rest.
-    pub(super) fn sample(&mut self, now: Time, least_rtt: Span) -> RateSample {
+    pub fn sample(&mut self, now: Time, least_rtt: Span) -> RateSample {
         let unknown = RateSample { delivered: -1, interval_us: -1, ..RateSample::default() };
         let Some((sent, _, stamp, again)) = self.latest.take() else { return unknown };
         self.delivered_at = now;

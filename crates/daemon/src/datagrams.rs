@@ -1,0 +1,64 @@
+//! Streams over datagrams, which reach the guard of a listening end as its connections do.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use icdc_datagram::{Accepted, Algorithm, DatagramError, Listener};
+use icdc_link::{OverDatagrams, OwnConnection};
+
+use crate::guard::{Adoption, Service};
+
+/// Accepts connections over datagrams at the addresses and ports of TCP listeners, and hands their streams to a guard, behind
+/// which `service` is. Where another program has the port, only TCP is served.
+pub(crate) struct Datagrams {
+    listeners: Vec<Listener>,
+    /// Addresses that are not listened at yet: the predecessor of a daemon has them until its last session has ended.
+    missing: Vec<SocketAddr>,
+    service: Arc<dyn Service>,
+    adoption: Adoption,
+}
+
+impl Datagrams {
+    /// Listens beside `listeners`.
+    pub(crate) fn beside(listeners: &[TcpListener], service: Arc<dyn Service>, adoption: Adoption) -> Self {
+        let missing = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let mut datagrams = Self { listeners: Vec::new(), missing, service, adoption };
+        for (address, error) in datagrams.listen() {
+            tracing::info!(%address, "no datagrams are received: {error}");
+        }
+        datagrams
+    }
+
+    /// Tries again to listen where it was not possible.
+    pub(crate) fn retry(&mut self) {
+        // It was told the first time.
+        let _ = self.listen();
+    }
+
+    /// Accepts no more connections; those that are open end with their streams.
+    pub(crate) fn close(&mut self) {
+        self.listeners.clear();
+        self.missing.clear();
+    }
+
+    /// Listens at the missing addresses; returns what failed.
+    fn listen(&mut self) -> Vec<(SocketAddr, DatagramError)> {
+        let mut failed = Vec::new();
+        for address in std::mem::take(&mut self.missing) {
+            match self.at(address) {
+                Ok(listener) => self.listeners.push(listener),
+                Err(error) => failed.push((address, error)),
+            }
+        }
+        self.missing = failed.iter().map(|(address, _)| *address).collect();
+        failed
+    }
+
+    fn at(&self, address: SocketAddr) -> Result<Listener, DatagramError> {
+        let (service, adoption) = (Arc::clone(&self.service), self.adoption.clone());
+        let take = move |Accepted { socket, peer, incoming }| {
+            adoption.adopt(OverDatagrams::new(socket, peer, OwnConnection::Accepted(incoming)).into());
+        };
+        Listener::start(icdc_datagram::listen(address)?, move || service.tls(), Algorithm::default(), take)
+    }
+}

@@ -1,0 +1,225 @@
+//! One stream of a connection and the local socket that it leads to.
+
+use std::io::{self, IoSlice, Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use quinn_proto::{Connection, FinishError, ReadError, StreamId, VarInt, WriteError};
+
+/// Bytes that are read from the local socket at once.
+const READ: usize = 128 << 10;
+/// Number of chunks that are written to it at once.
+const CHUNKS: usize = 64;
+/// Bytes that are handed on before others have their turn.
+const TURN: usize = 512 << 10;
+
+/// A stream and its local socket.
+pub(crate) struct Bridge {
+    pub(crate) socket: UnixStream,
+    stream: StreamId,
+    /// Whether the socket may have something to read, and room to write, as epoll has told.
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    space: BytesMut,
+    /// What was read and the stream has not taken.
+    outgoing: Option<Bytes>,
+    outgoing_ended: bool,
+    /// What was received and the socket has not taken.
+    incoming: Vec<Bytes>,
+    incoming_ended: bool,
+    /// Number of bytes carried in both directions.
+    carried: Arc<AtomicU64>,
+}
+
+impl Bridge {
+    /// A bridge between a stream and a socket, which does not block.
+    pub(crate) fn new(socket: UnixStream, stream: StreamId) -> Self {
+        Self {
+            socket,
+            stream,
+            readable: true,
+            writable: true,
+            space: BytesMut::new(),
+            outgoing: None,
+            outgoing_ended: false,
+            incoming: Vec::new(),
+            incoming_ended: false,
+            carried: Arc::default(),
+        }
+    }
+
+    /// Count of the bytes that the stream carries in both directions.
+    pub(crate) fn carried(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.carried)
+    }
+
+    /// Whether both directions have ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.outgoing_ended && self.incoming_ended
+    }
+
+    /// Ends the local socket: the connection is gone.
+    pub(crate) fn cut(&self) {
+        // It fails if the program was faster.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    /// Gives the stream about as many bytes as `wanted` of what the local socket has; returns how many, and one for its end.
+    pub(crate) fn give(&mut self, connection: &mut Connection, wanted: usize) -> usize {
+        let mut given = 0;
+        while !self.outgoing_ended && given < wanted {
+            let Some(bytes) = self.outgoing.take().or_else(|| self.read()) else { break };
+            if bytes.is_empty() {
+                self.outgoing_ended = true;
+                given += 1;
+                match connection.send_stream(self.stream).finish() {
+                    Ok(()) | Err(FinishError::Stopped(_) | FinishError::ClosedStream) => {}
+                }
+                break;
+            }
+            let mut chunks = [bytes];
+            match connection.send_stream(self.stream).write_chunks(&mut chunks) {
+                Ok(written) => {
+                    given += written.bytes;
+                    self.carried.fetch_add(written.bytes as u64, Ordering::Relaxed);
+                    let [rest] = chunks;
+                    if !rest.is_empty() {
+                        self.outgoing = Some(rest);
+                    }
+                }
+                Err(WriteError::Blocked) => {
+                    let [rest] = chunks;
+                    self.outgoing = Some(rest);
+                    break;
+                }
+                Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {
+                    self.outgoing_ended = true;
+                    let _ = self.socket.shutdown(Shutdown::Read);
+                    break;
+                }
+            }
+        }
+        given
+    }
+
+    /// Reads from the local socket: nothing at its end; `None` if there is nothing now.
+    fn read(&mut self) -> Option<Bytes> {
+        if !self.readable {
+            return None;
+        }
+        if self.space.len() < READ {
+            self.space = BytesMut::zeroed(4 * READ);
+        }
+        loop {
+            match (&self.socket).read(&mut self.space[..READ]) {
+                Ok(count) => return Some(self.space.split_to(count).freeze()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return None;
+                }
+                Err(_) => return Some(Bytes::new()),
+            }
+        }
+    }
+
+    /// Hands what has arrived to the local socket; returns how many bytes, and whether there may be more at once.
+    pub(crate) fn deliver(&mut self, connection: &mut Connection) -> (usize, bool) {
+        let mut moved = 0;
+        while self.writable && !self.incoming_ended {
+            let end = self.receive(connection);
+            if !self.incoming.is_empty() {
+                match self.write() {
+                    Ok(count) => {
+                        moved += count;
+                        self.carried.fetch_add(count as u64, Ordering::Relaxed);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
+                    Err(_) => {
+                        // The program reads no more.
+                        self.incoming.clear();
+                        self.incoming_ended = true;
+                        let _ = connection.recv_stream(self.stream).stop(VarInt::from_u32(0));
+                    }
+                }
+            }
+            match end {
+                End::Later if self.incoming.is_empty() => break,
+                End::Now if self.incoming.is_empty() => {
+                    self.incoming_ended = true;
+                    let _ = self.socket.shutdown(Shutdown::Write);
+                }
+                End::Broken => {
+                    self.incoming_ended = true;
+                    self.cut();
+                }
+                _ => {}
+            }
+            if moved >= TURN {
+                return (moved, true);
+            }
+        }
+        (moved, false)
+    }
+
+    /// Takes chunks from the stream, as many as are written at once.
+    fn receive(&mut self, connection: &mut Connection) -> End {
+        if self.incoming.len() >= CHUNKS {
+            return End::Not;
+        }
+        let mut stream = connection.recv_stream(self.stream);
+        let Ok(mut chunks) = stream.read(true) else { return End::Now };
+        let end = loop {
+            match chunks.next(usize::MAX) {
+                Ok(Some(chunk)) => self.incoming.push(chunk.bytes),
+                Ok(None) => break End::Now,
+                Err(ReadError::Blocked) => break End::Later,
+                Err(ReadError::Reset(_)) => break End::Broken,
+            }
+            if self.incoming.len() >= CHUNKS {
+                break End::Not;
+            }
+        };
+        // What is to be told of the flow control leaves with the next packets.
+        let _ = chunks.finalize();
+        end
+    }
+
+    /// Writes what was received to the local socket; returns the number of bytes.
+    fn write(&mut self) -> io::Result<usize> {
+        let slices: Vec<IoSlice<'_>> = self.incoming.iter().map(|chunk| IoSlice::new(chunk)).collect();
+        let count = loop {
+            match (&self.socket).write_vectored(&slices) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                written => break written?,
+            }
+        };
+        let mut left = count;
+        let mut whole = 0;
+        for chunk in &mut self.incoming {
+            if chunk.len() > left {
+                chunk.advance(left);
+                break;
+            }
+            left -= chunk.len();
+            whole += 1;
+        }
+        self.incoming.drain(..whole);
+        Ok(count)
+    }
+}
+
+/// How far a stream has been received.
+enum End {
+    /// There may be more.
+    Not,
+    /// There is no more now.
+    Later,
+    /// That was all.
+    Now,
+    /// The other end has given up.
+    Broken,
+}

@@ -1,0 +1,305 @@
+//! One connection of an engine: what it may send and when, and its streams.
+
+use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+use icdc_units::{ByteCount, Span};
+use quinn_proto::{
+    Connection as Quic, ConnectionError, ConnectionEvent, ConnectionHandle, ConnectionStats, Dir, Endpoint, Event,
+    StreamEvent, StreamId, Transmit, VarInt,
+};
+
+use crate::bridge::Bridge;
+use crate::congestion::SharedFlow;
+use crate::pacing::Pacing;
+use crate::socket::Socket;
+
+/// What the streams give before it can leave: so long at the rate that is sent; where that is not known yet, as many
+/// windows, since the next burst is so much longer; so many bytes at least and at most. More would only wait, and what
+/// comes later with it.
+const AHEAD: Span = Span::from_millis(20);
+const WINDOWS_AHEAD: u64 = 4;
+const LEAST_AHEAD: u64 = 128 << 10;
+const MOST_AHEAD: u64 = 16 << 20;
+/// Part of a packet that is held to be of the streams, in hundredths: less than it is, so that what is held to wait is not
+/// less than what does; when nothing waits any more it shows.
+const PAYLOAD: u64 = 96;
+/// Bytes that may arrive before they are read, of an end of which nothing is known but its address.
+pub(crate) const STRANGERS_WINDOW: u64 = 256 << 10;
+/// The same of one that is known: at first, and as many times what has arrived within a round trip. What is lost holds up
+/// what follows until it is there, a round trip later or, where it is lost again, two.
+const FIRST_WINDOW: u64 = 128 << 20;
+const WINDOWS: u64 = 8;
+const LARGEST_WINDOW: u64 = 1 << 30;
+/// Number of runs of packets that leave in a row before others have their turn.
+const TURN: usize = 8;
+
+/// A connection, and the streams that it carries.
+pub(crate) struct Connection {
+    quic: Quic,
+    flow: SharedFlow,
+    pacing: Pacing,
+    bridges: HashMap<StreamId, Bridge>,
+    /// Packets that the socket has not taken, and their contents.
+    held: Option<Transmit>,
+    contents: Vec<u8>,
+    /// Bytes that the streams have given and that have not left, as far as it is known, and bytes found lost when that was
+    /// last looked at.
+    ahead: u64,
+    lost: u64,
+    /// Bytes that have arrived in this round trip, and when it began.
+    arrived: u64,
+    arriving_since: Instant,
+    /// Whether it is known who the other end is.
+    is_trusted: bool,
+}
+
+/// What has become of a connection in a turn.
+pub(crate) enum Happened {
+    /// The handshake is complete.
+    Connected,
+    /// The connection is lost, or the other end has closed it.
+    Lost(ConnectionError),
+    /// The other end has opened this stream.
+    Opened(StreamId),
+}
+
+/// When a connection has to be driven again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// At once: it has had its turn.
+    Now,
+    /// At this time at the latest; `None`: when something arrives.
+    At(Option<Instant>),
+}
+
+impl Connection {
+    /// A connection whose congestion control is `flow`.
+    pub(crate) fn new(quic: Quic, flow: SharedFlow, now: Instant) -> Self {
+        let (bridges, contents) = (HashMap::new(), Vec::new());
+        let pacing = Pacing::new(now);
+        Self {
+            quic,
+            flow,
+            pacing,
+            bridges,
+            held: None,
+            contents,
+            ahead: 0,
+            lost: 0,
+            arrived: 0,
+            arriving_since: now,
+            is_trusted: false,
+        }
+    }
+
+    /// Lets as much arrive as the path carries: it is known who the other end is.
+    pub(crate) fn trust(&mut self) {
+        self.is_trusted = true;
+        self.set_window(FIRST_WINDOW);
+    }
+
+    fn set_window(&mut self, bytes: u64) {
+        self.quic.set_receive_window(VarInt::from_u32(bytes as u32));
+    }
+
+    /// Handles what the endpoint has for the connection.
+    pub(crate) fn handle(&mut self, event: ConnectionEvent) {
+        self.quic.handle_event(event);
+    }
+
+    /// Opens a stream that leads to this local socket; gives it back if there may be no more streams.
+    pub(crate) fn open(&mut self, socket: UnixStream) -> Result<StreamId, UnixStream> {
+        match self.quic.streams().open(Dir::Bi) {
+            Some(stream) => {
+                self.bridges.insert(stream, Bridge::new(socket, stream));
+                Ok(stream)
+            }
+            None => Err(socket),
+        }
+    }
+
+    /// Leads a stream that the other end has opened to a local socket; returns the count of what it carries.
+    pub(crate) fn lead(&mut self, stream: StreamId, socket: UnixStream) -> Arc<AtomicU64> {
+        let bridge = Bridge::new(socket, stream);
+        let carried = bridge.carried();
+        self.bridges.insert(stream, bridge);
+        carried
+    }
+
+    /// The bridge of a stream.
+    pub(crate) fn bridge(&mut self, stream: StreamId) -> Option<&mut Bridge> {
+        self.bridges.get_mut(&stream)
+    }
+
+    /// Whether no stream is left.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.bridges.is_empty()
+    }
+
+    /// Whether nothing more is to be sent or received.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.quic.is_drained()
+    }
+
+    /// Closes the connection.
+    pub(crate) fn close(&mut self, now: Instant) {
+        self.quic.close(now, VarInt::from_u32(0), bytes::Bytes::new());
+    }
+
+    /// Ends the local sockets of all streams.
+    pub(crate) fn cut(&mut self) {
+        for (_, bridge) in self.bridges.drain() {
+            bridge.cut();
+        }
+    }
+
+    /// Does what is due: timers, streams, packets. `tell` hears what has happened.
+    pub(crate) fn drive(
+        &mut self,
+        now: Instant,
+        (handle, endpoint): (ConnectionHandle, &mut Endpoint),
+        socket: &Socket,
+        mut tell: impl FnMut(&mut Self, Happened),
+    ) -> Next {
+        if self.quic.poll_timeout().is_some_and(|at| at <= now) {
+            self.quic.handle_timeout(now);
+        }
+        while let Some(event) = self.quic.poll_endpoint_events() {
+            if let Some(event) = endpoint.handle_event(handle, event) {
+                self.quic.handle_event(event);
+            }
+        }
+        while let Some(event) = self.quic.poll() {
+            match event {
+                Event::Connected => tell(self, Happened::Connected),
+                Event::ConnectionLost { reason } => {
+                    self.cut();
+                    tell(self, Happened::Lost(reason));
+                }
+                Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => {
+                    while let Some(stream) = self.quic.streams().accept(Dir::Bi) {
+                        tell(self, Happened::Opened(stream));
+                    }
+                }
+                // Streams are looked at in each turn.
+                Event::Stream(_) | Event::HandshakeDataReady | Event::DatagramReceived | Event::DatagramsUnblocked => {}
+            }
+        }
+        let more = self.deliver(now);
+        self.refill();
+        let wait = self.transmit(now, socket);
+        match (wait, more) {
+            (Next::Now, _) | (_, true) => Next::Now,
+            (Next::At(at), false) => Next::At(at.into_iter().chain(self.quic.poll_timeout()).min()),
+        }
+    }
+
+    /// Hands on what has arrived; whether there may be more at once.
+    fn deliver(&mut self, now: Instant) -> bool {
+        let mut more = false;
+        let (quic, arrived) = (&mut self.quic, &mut self.arrived);
+        self.bridges.retain(|_, bridge| {
+            let (count, has_more) = bridge.deliver(quic);
+            *arrived += count as u64;
+            more |= has_more;
+            !bridge.has_ended()
+        });
+        if self.is_trusted && now.saturating_duration_since(self.arriving_since) >= self.quic.rtt() {
+            self.set_window((self.arrived * WINDOWS).clamp(FIRST_WINDOW, LARGEST_WINDOW));
+            (self.arrived, self.arriving_since) = (0, now);
+        }
+        more
+    }
+
+    /// Takes more from the streams, where little of what they have given is left; whether there was any.
+    fn refill(&mut self) -> bool {
+        let state = self.flow.lock().state();
+        let wanted = match state.pacing_rate {
+            Some(rate) => (rate * AHEAD).as_u64(),
+            None => state.window.as_u64() * WINDOWS_AHEAD,
+        };
+        let lost = self.quic.stats().path.lost_bytes;
+        self.ahead += lost - std::mem::replace(&mut self.lost, lost);
+        let missing = wanted.clamp(LEAST_AHEAD, MOST_AHEAD).saturating_sub(self.ahead);
+        if missing < LEAST_AHEAD / 4 {
+            return false;
+        }
+        let each = missing as usize / self.bridges.len().max(1);
+        let quic = &mut self.quic;
+        let given = self.bridges.values_mut().map(|bridge| bridge.give(quic, each)).sum::<usize>();
+        self.ahead += given as u64;
+        given > 0
+    }
+
+    /// Sends what may leave.
+    fn transmit(&mut self, now: Instant, socket: &Socket) -> Next {
+        for _ in 0..TURN {
+            if let Some(transmit) = self.held.take()
+                && !socket.send(&transmit, &self.contents)
+            {
+                self.held = Some(transmit);
+                return Next::At(None);
+            }
+            let (most, waits, rate) = {
+                let mut flow = self.flow.lock();
+                flow.prepare(now);
+                let (rate, packet) = (flow.pacing_rate(), flow.state().packet);
+                let waits = self.pacing.waits_until(now);
+                flow.hold(waits.is_some());
+                let run = Pacing::run(rate, packet).min(flow.room());
+                (run.clamp(1, socket.longest_run() as u64) as usize, waits, rate)
+            };
+            self.contents.clear();
+            let before = eliciting(&self.quic.stats());
+            let Some(transmit) = self.quic.poll_transmit(now, most, &mut self.contents) else {
+                let is_open = waits.is_none() && self.flow.lock().room() > 0;
+                if is_open {
+                    self.ahead = 0;
+                    if self.refill() {
+                        continue;
+                    }
+                }
+                self.flow.lock().pause(waits.is_some());
+                return Next::At(waits);
+            };
+            if eliciting(&self.quic.stats()) == before {
+                self.flow.lock().is_not_in_flight(transmit.size as u64);
+            } else {
+                self.pacing.sent(now, ByteCount::new(transmit.size as u64), rate);
+                self.ahead = self.ahead.saturating_sub(transmit.size as u64 * PAYLOAD / 100);
+            }
+            self.held = Some(transmit);
+        }
+        Next::Now
+    }
+}
+
+/// Number of frames sent that the other end acknowledges.
+fn eliciting(stats: &ConnectionStats) -> u64 {
+    let frames = &stats.frame_tx;
+    frames.crypto
+        + frames.data_blocked
+        + u64::from(frames.handshake_done)
+        + frames.immediate_ack
+        + frames.ack_frequency
+        + frames.max_data
+        + frames.max_stream_data
+        + frames.max_streams_bidi
+        + frames.max_streams_uni
+        + frames.new_connection_id
+        + frames.new_token
+        + frames.path_challenge
+        + frames.path_response
+        + frames.ping
+        + frames.reset_stream
+        + frames.retire_connection_id
+        + frames.stream_data_blocked
+        + frames.streams_blocked_bidi
+        + frames.streams_blocked_uni
+        + frames.stop_sending
+        + frames.stream
+}

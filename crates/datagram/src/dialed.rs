@@ -1,0 +1,82 @@
+//! A connection over datagrams that this end makes.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{RecvTimeoutError, unbounded};
+use quinn_proto::crypto::rustls::QuicClientConfig;
+use quinn_proto::{ClientConfig, ConnectionHandle};
+
+use crate::clock;
+use crate::congestion::{FlowState, SharedFlow};
+use crate::engine::{Engine, Handle, Order, Told, pair};
+use crate::error::DatagramError;
+use crate::settings::{Algorithm, any};
+use crate::socket::Socket;
+
+/// Time between two looks at whether the caller has given up.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A connection to another end; dropping it ends the connection once its streams have ended.
+pub struct Dialed {
+    engine: Handle,
+    connection: ConnectionHandle,
+    flow: SharedFlow,
+}
+
+impl Dialed {
+    /// Connects to `remote`, for at most `patience` and until `is_given_up`.
+    ///
+    /// # Errors
+    /// See [`DatagramError`].
+    pub fn connect(
+        remote: SocketAddr,
+        tls: Arc<rustls::ClientConfig>,
+        algorithm: Algorithm,
+        patience: Duration,
+        is_given_up: impl Fn() -> bool,
+    ) -> Result<Self, DatagramError> {
+        let socket = UdpSocket::bind(any(remote)).map_err(DatagramError::kernel("bind"))?;
+        let socket = Socket::new(socket).map_err(DatagramError::kernel("setsockopt"))?;
+        let tls = QuicClientConfig::try_from(tls).map_err(|error| DatagramError::Ended(error.to_string()))?;
+        let engine = Engine::start(socket, algorithm, None)?;
+        let (told, tidings) = unbounded();
+        engine.order(Order::Connect(remote, Box::new(ClientConfig::new(Arc::new(tls))), told));
+        let deadline = clock::now() + patience;
+        let mut begun = None;
+        loop {
+            match tidings.recv_timeout(LOOK) {
+                Ok(Told::Begun(connection, flow)) => begun = Some((connection, flow)),
+                Ok(Told::Connected) => {
+                    let (connection, flow) = begun.expect("it is told first");
+                    return Ok(Self { engine, connection, flow });
+                }
+                Ok(Told::Ended(error)) => return Err(error),
+                Err(RecvTimeoutError::Disconnected) => return Err(DatagramError::Ended("its thread has ended".into())),
+                Err(RecvTimeoutError::Timeout) if is_given_up() => return Err(DatagramError::GivenUp),
+                Err(RecvTimeoutError::Timeout) if clock::now() >= deadline => {
+                    return Err(DatagramError::NoAnswer(patience.as_secs()));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Opens a stream; the socket is its near end. It ends at once if the connection has ended.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
+    pub fn open(&self) -> Result<UnixStream, DatagramError> {
+        let (near, far) = pair().map_err(DatagramError::kernel("socketpair"))?;
+        self.engine.order(Order::Open(self.connection, near));
+        Ok(far)
+    }
+
+    /// State of the congestion control.
+    #[must_use]
+    pub fn state(&self) -> FlowState {
+        self.flow.lock().state()
+    }
+}

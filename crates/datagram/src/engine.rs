@@ -1,0 +1,419 @@
+//! The thread that carries all of one end's connections.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use icdc_units::ByteCount;
+use quinn_proto::{
+    AcceptError, ClientConfig, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, Incoming as Attempt,
+    ServerConfig, StreamId, Transmit,
+};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+
+use crate::clock;
+use crate::connection::{Connection, Happened, Next};
+use crate::error::DatagramError;
+use crate::settings::{Algorithm, transport};
+use crate::socket::{Arrived, Socket};
+
+/// Token in epoll of the UDP socket, and of the descriptor that wakes the thread; local sockets have those of their streams.
+const UDP: u64 = u64::MAX;
+const WAKE: u64 = u64::MAX - 1;
+/// Number of events of epoll that are processed at once.
+const EVENTS: usize = 256;
+/// Number of connections of a listening end whose streams are open or awaited; further ones are refused.
+const MOST_CONNECTIONS: usize = 4096;
+/// Number of connections from which on a new address has to show that it is one before there is any state for it.
+const TRUSTING: usize = 16;
+
+/// What an engine is asked to do.
+pub(crate) enum Order {
+    /// Make a connection with these settings.
+    Connect(SocketAddr, Box<ClientConfig>, Sender<Told>),
+    /// Open a stream of a connection, which leads to this socket.
+    Open(ConnectionHandle, UnixStream),
+    /// Let as much arrive on a connection as its path carries.
+    Trust(ConnectionHandle),
+    /// End the thread once the streams have ended, and each connection with its last stream.
+    End,
+}
+
+/// What whoever asked for a connection is told.
+pub(crate) enum Told {
+    /// It is being made.
+    Begun(ConnectionHandle, crate::congestion::SharedFlow),
+    /// It stands.
+    Connected,
+    /// It has ended, or could not be made.
+    Ended(DatagramError),
+}
+
+/// Function that makes the settings of an incoming connection.
+pub(crate) type Accept = Box<dyn Fn(&Algorithm, Instant) -> (Arc<ServerConfig>, crate::congestion::SharedFlow) + Send>;
+/// Function that takes the local end of a stream that another end has opened, with its address.
+pub(crate) type Take = Box<dyn Fn(UnixStream, SocketAddr, Incoming) + Send>;
+
+/// A stream that another end has opened, for whoever watches it.
+#[derive(Clone)]
+pub struct Incoming {
+    orders: Sender<Order>,
+    wake: Arc<OwnedFd>,
+    connection: ConnectionHandle,
+    carried: Arc<AtomicU64>,
+}
+
+impl Incoming {
+    /// Lets as much arrive on the stream's connection as its path carries: it is known who the other end is.
+    pub fn trust(&self) {
+        order(&self.orders, &self.wake, Order::Trust(self.connection));
+    }
+
+    /// Number of bytes that the stream has carried in both directions.
+    #[must_use]
+    pub fn carried(&self) -> ByteCount {
+        ByteCount::new(self.carried.load(Ordering::Relaxed))
+    }
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Incoming").field("carried", &self.carried()).finish_non_exhaustive()
+    }
+}
+
+/// Has an engine do something.
+fn order(orders: &Sender<Order>, wake: &OwnedFd, order: Order) {
+    // An engine that has ended cuts what it is asked for.
+    let _ = orders.send(order);
+    // It fails only when the counter is full, and then the engine wakes up anyway.
+    let _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
+}
+
+/// Part of an engine that accepts connections.
+pub(crate) struct Accepting {
+    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) accept: Accept,
+    pub(crate) take: Take,
+}
+
+/// Handle of a running engine; dropping it ends the engine.
+pub(crate) struct Handle {
+    orders: Sender<Order>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Handle {
+    /// Has the engine do something.
+    pub(crate) fn order(&self, order: Order) {
+        self::order(&self.orders, &self.wake, order);
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.order(Order::End);
+    }
+}
+
+/// A connection of an engine, and who waits for it.
+struct Entry {
+    connection: Connection,
+    told: Option<Sender<Told>>,
+    address: SocketAddr,
+    next: Next,
+}
+
+/// The thread's state.
+pub(crate) struct Engine {
+    socket: Socket,
+    endpoint: Endpoint,
+    entries: HashMap<ConnectionHandle, Entry>,
+    accepting: Option<Accepting>,
+    algorithm: Algorithm,
+    orders: Receiver<Order>,
+    /// For orders that come later.
+    own_orders: Sender<Order>,
+    wake: Arc<OwnedFd>,
+    epoll: OwnedFd,
+    is_ending: bool,
+    response: Vec<u8>,
+    /// Time at which the last packet has arrived.
+    latest: Instant,
+}
+
+impl Engine {
+    /// Starts an engine at a socket.
+    pub(crate) fn start(
+        socket: Socket,
+        algorithm: Algorithm,
+        accepting: Option<Accepting>,
+    ) -> Result<Handle, DatagramError> {
+        let config = Arc::new(EndpointConfig::default());
+        let server = accepting.as_ref().map(|accepting| Arc::clone(&accepting.config));
+        let endpoint = Endpoint::new(config, server, !socket.may_fragment(), None);
+        let errno = |call| move |errno: rustix::io::Errno| DatagramError::Kernel { call, cause: errno.into() };
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(errno("eventfd"))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(errno("epoll_create"))?;
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
+        epoll::add(&epoll, &socket, EventData::new_u64(UDP), flags).map_err(errno("epoll_ctl"))?;
+        epoll::add(&epoll, &wake, EventData::new_u64(WAKE), EventFlags::IN).map_err(errno("epoll_ctl"))?;
+        let wake = Arc::new(wake);
+        let (sender, orders) = unbounded();
+        let engine = Self {
+            socket,
+            endpoint,
+            entries: HashMap::new(),
+            accepting,
+            algorithm,
+            orders,
+            own_orders: sender.clone(),
+            wake: Arc::clone(&wake),
+            epoll,
+            is_ending: false,
+            response: Vec::new(),
+            latest: clock::now(),
+        };
+        std::thread::Builder::new()
+            .name("datagrams".into())
+            .spawn(move || engine.run())
+            .map_err(DatagramError::kernel("clone"))?;
+        Ok(Handle { orders: sender, wake })
+    }
+
+    fn run(mut self) {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
+        let mut may_have_more = true;
+        loop {
+            self.obey();
+            if may_have_more {
+                may_have_more = self.receive();
+            }
+            let next = self.drive();
+            if self.is_ending && self.entries.is_empty() {
+                return;
+            }
+            let timeout = match next {
+                _ if may_have_more => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
+                Next::Now => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
+                Next::At(at) => at.and_then(|at| Timespec::try_from(at.saturating_duration_since(clock::now())).ok()),
+            };
+            events.clear();
+            // An interrupted wait has no events, and the round does no harm.
+            let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
+            for event in &events {
+                let (token, flags) = (event.data.u64(), event.flags);
+                match token {
+                    WAKE => {
+                        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+                    }
+                    UDP => may_have_more |= flags.contains(EventFlags::IN),
+                    token => self.mark(token, flags),
+                }
+            }
+        }
+    }
+
+    /// Notes what epoll tells of a local socket.
+    fn mark(&mut self, token: u64, flags: EventFlags) {
+        let (handle, stream) = parts(token);
+        let Some(bridge) = self.entries.get_mut(&handle).and_then(|entry| entry.connection.bridge(stream)) else {
+            return;
+        };
+        let gone = EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP;
+        bridge.readable |= flags.intersects(EventFlags::IN | gone);
+        bridge.writable |= flags.intersects(EventFlags::OUT | gone);
+    }
+
+    /// Carries out orders.
+    fn obey(&mut self) {
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Connect(address, config, told)) => self.connect(address, *config, told),
+                Ok(Order::Open(handle, socket)) => self.open(handle, socket),
+                Ok(Order::Trust(handle)) => {
+                    if let Some(entry) = self.entries.get_mut(&handle) {
+                        entry.connection.trust();
+                    }
+                }
+                Ok(Order::End) => self.is_ending = true,
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn connect(&mut self, address: SocketAddr, mut config: ClientConfig, told: Sender<Told>) {
+        let now = clock::now();
+        let flow = self.algorithm.begin(now);
+        config.transport_config(Arc::new(transport(&flow)));
+        // The name is neither sent nor checked: keys are.
+        match self.endpoint.connect(now, config, address, "icdc.invalid") {
+            Ok((handle, quic)) => {
+                let _ = told.send(Told::Begun(handle, flow.clone()));
+                let mut connection = Connection::new(quic, flow, now);
+                // This end has chosen it.
+                connection.trust();
+                self.entries.insert(handle, Entry { connection, told: Some(told), address, next: Next::Now });
+            }
+            Err(error) => {
+                let _ = told.send(Told::Ended(error.into()));
+            }
+        }
+    }
+
+    fn open(&mut self, handle: ConnectionHandle, socket: UnixStream) {
+        let Some(entry) = self.entries.get_mut(&handle) else { return };
+        if let Ok(stream) = entry.connection.open(socket) {
+            watch(&self.epoll, handle, stream, &mut entry.connection);
+        }
+    }
+
+    /// Receives what has arrived; whether there may be more.
+    fn receive(&mut self) -> bool {
+        let mut arrived: Vec<Arrived> = Vec::new();
+        let more = self.socket.receive(|datagram| arrived.push(datagram));
+        for Arrived { from, to, ecn, data, at } in arrived {
+            self.response.clear();
+            // Time does not go back.
+            let now = at.max(self.latest);
+            self.latest = now;
+            match self.endpoint.handle(now, from, to, ecn, data, &mut self.response) {
+                Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                    if let Some(entry) = self.entries.get_mut(&handle) {
+                        entry.connection.handle(event);
+                        entry.next = Next::Now;
+                    }
+                }
+                Some(DatagramEvent::NewConnection(incoming)) => self.admit(incoming, now),
+                Some(DatagramEvent::Response(transmit)) => self.respond(&transmit),
+                None => {}
+            }
+        }
+        more
+    }
+
+    fn respond(&self, transmit: &Transmit) {
+        // One that the socket does not take is asked for again.
+        self.socket.send(transmit, &self.response);
+    }
+
+    /// Accepts a connection, has its address show that it is one, or refuses it.
+    fn admit(&mut self, incoming: Attempt, now: Instant) {
+        let Some(accepting) = &self.accepting else {
+            self.endpoint.ignore(incoming);
+            return;
+        };
+        self.response.clear();
+        if self.is_ending || self.entries.len() >= MOST_CONNECTIONS {
+            let refused = self.endpoint.refuse(incoming, &mut self.response);
+            self.respond(&refused);
+            return;
+        }
+        if self.entries.len() >= TRUSTING && !incoming.remote_address_validated() && incoming.may_retry() {
+            if let Ok(retry) = self.endpoint.retry(incoming, &mut self.response) {
+                self.respond(&retry);
+            }
+            return;
+        }
+        let address = incoming.remote_address();
+        let (config, flow) = (accepting.accept)(&self.algorithm, now);
+        match self.endpoint.accept(incoming, now, &mut self.response, Some(config)) {
+            Ok((handle, quic)) => {
+                let connection = Connection::new(quic, flow, now);
+                self.entries.insert(handle, Entry { connection, told: None, address, next: Next::Now });
+            }
+            Err(AcceptError { cause, response }) => {
+                tracing::debug!(peer = %address, "no connection over datagrams: {cause}");
+                if let Some(response) = response {
+                    self.respond(&response);
+                }
+            }
+        }
+    }
+
+    /// Has every connection do what is due; returns when the next one is to be driven.
+    fn drive(&mut self) -> Next {
+        let Self { socket, endpoint, entries, accepting, epoll, is_ending, own_orders, wake, .. } = self;
+        let mut next = Next::At(None);
+        entries.retain(|handle, entry| {
+            let now = clock::now();
+            if *is_ending && entry.connection.is_unused() {
+                entry.connection.close(now);
+            }
+            let Entry { connection, told, address, .. } = entry;
+            let tell = |connection: &mut Connection, happened| match happened {
+                Happened::Connected => {
+                    if let Some(told) = told {
+                        let _ = told.send(Told::Connected);
+                    }
+                }
+                Happened::Lost(reason) => match told {
+                    Some(told) => drop(told.send(Told::Ended(reason.into()))),
+                    None => tracing::debug!(peer = %address, "connection over datagrams: {reason}"),
+                },
+                Happened::Opened(stream) => {
+                    if let Some(accepting) = accepting {
+                        match pair() {
+                            Ok((near, far)) => {
+                                let carried = connection.lead(stream, near);
+                                watch(epoll, *handle, stream, connection);
+                                let (orders, wake) = (own_orders.clone(), Arc::clone(wake));
+                                let incoming = Incoming { orders, wake, connection: *handle, carried };
+                                (accepting.take)(far, *address, incoming);
+                            }
+                            Err(error) => tracing::debug!("socketpair: {error}"),
+                        }
+                    }
+                }
+            };
+            entry.next = connection.drive(now, (*handle, endpoint), socket, tell);
+            next = sooner(next, entry.next);
+            !connection.is_drained()
+        });
+        next
+    }
+}
+
+/// Watches the local socket of a stream.
+fn watch(epoll: &OwnedFd, handle: ConnectionHandle, stream: StreamId, connection: &mut Connection) {
+    let Some(bridge) = connection.bridge(stream) else { return };
+    let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+    if let Err(error) = epoll::add(epoll, &bridge.socket, EventData::new_u64(token(handle, stream)), flags) {
+        tracing::debug!("epoll: {error}");
+        bridge.cut();
+    }
+}
+
+/// A pair of local sockets, the first of which does not block.
+pub(crate) fn pair() -> io::Result<(UnixStream, UnixStream)> {
+    let (near, far) = UnixStream::pair()?;
+    near.set_nonblocking(true)?;
+    Ok((near, far))
+}
+
+/// Number of bits of a token that are those of a stream: the peer numbers those, and no connection carries so many.
+const STREAM_BITS: u32 = 32;
+
+fn token(handle: ConnectionHandle, stream: StreamId) -> u64 {
+    ((handle.0 as u64) << STREAM_BITS) | (u64::from(stream) & u64::from(u32::MAX))
+}
+
+fn parts(token: u64) -> (ConnectionHandle, StreamId) {
+    let stream = quinn_proto::VarInt::from_u32(token as u32);
+    (ConnectionHandle((token >> STREAM_BITS) as usize), StreamId::from(stream))
+}
+
+fn sooner(one: Next, other: Next) -> Next {
+    match (one, other) {
+        (Next::At(one), Next::At(other)) => Next::At(one.into_iter().chain(other).min()),
+        _ => Next::Now,
+    }
+}

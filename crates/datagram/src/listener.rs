@@ -1,0 +1,70 @@
+//! Connections over datagrams that others make.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use quinn_proto::ServerConfig;
+use quinn_proto::crypto::rustls::QuicServerConfig;
+
+use crate::engine::{Accepting, Engine, Handle, Incoming};
+use crate::error::DatagramError;
+use crate::settings::{Algorithm, transport};
+use crate::socket::Socket;
+
+/// A stream that another end has opened.
+#[derive(Debug)]
+pub struct Accepted {
+    /// Its near end.
+    pub socket: UnixStream,
+    /// Address of the other end, which has shown that it receives there.
+    pub peer: SocketAddr,
+    /// The stream as this process goes on to watch it: a stranger may send little until it is trusted.
+    pub incoming: Incoming,
+}
+
+/// Accepts connections at a UDP socket; dropping it accepts no more, and ends each connection with its last stream.
+pub struct Listener {
+    _engine: Handle,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Accepts connections whose handshake `tls` allows, and hands each of their streams to `take`.
+    ///
+    /// # Errors
+    /// See [`DatagramError`].
+    pub fn start(
+        socket: UdpSocket,
+        tls: impl Fn() -> Arc<rustls::ServerConfig> + Send + 'static,
+        algorithm: Algorithm,
+        take: impl Fn(Accepted) + Send + 'static,
+    ) -> Result<Self, DatagramError> {
+        let socket = Socket::new(socket).map_err(DatagramError::kernel("setsockopt"))?;
+        let address = socket.address().map_err(DatagramError::kernel("getsockname"))?;
+        let crypto = QuicServerConfig::try_from(tls()).map_err(|error| DatagramError::Ended(error.to_string()))?;
+        let base = ServerConfig::with_crypto(Arc::new(crypto));
+        let template = base.clone();
+        let accept = move |algorithm: &Algorithm, now| {
+            let flow = algorithm.begin(now);
+            let mut config = template.clone();
+            if let Ok(crypto) = QuicServerConfig::try_from(tls()) {
+                config.crypto = Arc::new(crypto);
+            }
+            config.transport_config(Arc::new(transport(&flow)));
+            (Arc::new(config), flow)
+        };
+        let accepting = Accepting {
+            config: Arc::new(base),
+            accept: Box::new(accept),
+            take: Box::new(move |socket, peer, incoming| take(Accepted { socket, peer, incoming })),
+        };
+        Ok(Self { _engine: Engine::start(socket, algorithm, Some(accepting))?, address })
+    }
+
+    /// Address at which it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
