@@ -27,6 +27,8 @@ pub(crate) struct Bridge {
     /// What was read and the stream has not taken.
     outgoing: Option<Bytes>,
     outgoing_ended: bool,
+    /// Whether the other end has all that was given, its end included, or wants no more.
+    is_delivered: bool,
     /// What was received and the socket has not taken.
     incoming: Vec<Bytes>,
     incoming_ended: bool,
@@ -45,6 +47,7 @@ impl Bridge {
             space: BytesMut::new(),
             outgoing: None,
             outgoing_ended: false,
+            is_delivered: false,
             incoming: Vec::new(),
             incoming_ended: false,
             carried: Arc::default(),
@@ -56,9 +59,14 @@ impl Bridge {
         Arc::clone(&self.carried)
     }
 
-    /// Whether both directions have ended.
+    /// Whether both directions have ended, and the other end has everything.
     pub(crate) fn has_ended(&self) -> bool {
-        self.outgoing_ended && self.incoming_ended
+        self.is_delivered && self.incoming_ended
+    }
+
+    /// Notes that the other end has all that was given, or wants no more.
+    pub(crate) fn is_delivered(&mut self) {
+        (self.outgoing_ended, self.is_delivered) = (true, true);
     }
 
     /// Ends the local socket: the connection is gone.
@@ -76,7 +84,8 @@ impl Bridge {
                 self.outgoing_ended = true;
                 given += 1;
                 match connection.send_stream(self.stream).finish() {
-                    Ok(()) | Err(FinishError::Stopped(_) | FinishError::ClosedStream) => {}
+                    Ok(()) => {}
+                    Err(FinishError::Stopped(_) | FinishError::ClosedStream) => self.is_delivered = true,
                 }
                 break;
             }
@@ -96,7 +105,7 @@ impl Bridge {
                     break;
                 }
                 Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {
-                    self.outgoing_ended = true;
+                    self.is_delivered();
                     let _ = self.socket.shutdown(Shutdown::Read);
                     break;
                 }

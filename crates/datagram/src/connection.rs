@@ -185,6 +185,11 @@ impl Connection {
                         tell(self, Happened::Opened(stream));
                     }
                 }
+                Event::Stream(StreamEvent::Finished { id } | StreamEvent::Stopped { id, .. }) => {
+                    if let Some(bridge) = self.bridges.get_mut(&id) {
+                        bridge.is_delivered();
+                    }
+                }
                 // Streams are looked at in each turn.
                 Event::Stream(_) | Event::HandshakeDataReady | Event::DatagramReceived | Event::DatagramsUnblocked => {}
             }

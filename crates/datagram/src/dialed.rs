@@ -16,10 +16,12 @@ use crate::error::DatagramError;
 use crate::settings::{Algorithm, any};
 use crate::socket::Socket;
 
+/// Time for the end of a stream to arrive when the connection is given up: the process may end right after.
+const FAREWELL: Duration = Duration::from_secs(2);
 /// Time between two looks at whether the caller has given up.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A connection to another end; dropping it ends the connection once its streams have ended.
+/// A connection to another end. Dropping it ends the connection once its streams have ended, and waits for that, but not for long.
 pub struct Dialed {
     engine: Handle,
     connection: ConnectionHandle,
@@ -78,5 +80,11 @@ impl Dialed {
     #[must_use]
     pub fn state(&self) -> FlowState {
         self.flow.lock().state()
+    }
+}
+
+impl Drop for Dialed {
+    fn drop(&mut self) {
+        self.engine.end(FAREWELL);
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use icdc_units::ByteCount;
 use quinn_proto::{
     AcceptError, ClientConfig, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, Incoming as Attempt,
@@ -32,6 +32,10 @@ const WAKE: u64 = u64::MAX - 1;
 const EVENTS: usize = 256;
 /// Number of connections of a listening end whose streams are open or awaited; further ones are refused.
 const MOST_CONNECTIONS: usize = 4096;
+/// The same of one address, or of one network of IPv6 (/64).
+const MOST_OF_ONE: usize = 256;
+/// Time for the first stream of an incoming connection.
+const FIRST_STREAM: Duration = Duration::from_secs(10);
 /// Number of connections from which on a new address has to show that it is one before there is any state for it.
 const TRUSTING: usize = 16;
 
@@ -105,16 +109,25 @@ pub(crate) struct Accepting {
     pub(crate) take: Take,
 }
 
-/// Handle of a running engine; dropping it ends the engine.
+/// Handle of a running engine; dropping it ends the engine once its streams have ended.
 pub(crate) struct Handle {
     orders: Sender<Order>,
     wake: Arc<OwnedFd>,
+    /// Disconnected when the engine has ended.
+    ended: Receiver<()>,
 }
 
 impl Handle {
     /// Has the engine do something.
     pub(crate) fn order(&self, order: Order) {
         self::order(&self.orders, &self.wake, order);
+    }
+
+    /// Ends the engine, and waits for at most `patience` until what its streams have been given has arrived.
+    pub(crate) fn end(&self, patience: Duration) {
+        self.order(Order::End);
+        // Whether it has ended or not: nothing more can be done.
+        let _ = self.ended.recv_timeout(patience);
     }
 }
 
@@ -129,7 +142,8 @@ struct Entry {
     connection: Connection,
     told: Option<Sender<Told>>,
     address: SocketAddr,
-    next: Next,
+    /// When the connection ends if it has had no stream by then; `None` if it has, or is this end's.
+    unused_until: Option<Instant>,
 }
 
 /// The thread's state.
@@ -182,11 +196,15 @@ impl Engine {
             response: Vec::new(),
             latest: clock::now(),
         };
+        let (running, ended) = bounded::<()>(0);
         std::thread::Builder::new()
             .name("datagrams".into())
-            .spawn(move || engine.run())
+            .spawn(move || {
+                let _running = running;
+                engine.run();
+            })
             .map_err(DatagramError::kernel("clone"))?;
-        Ok(Handle { orders: sender, wake })
+        Ok(Handle { orders: sender, wake, ended })
     }
 
     fn run(mut self) {
@@ -261,7 +279,7 @@ impl Engine {
                 let mut connection = Connection::new(quic, flow, now);
                 // This end has chosen it.
                 connection.trust();
-                self.entries.insert(handle, Entry { connection, told: Some(told), address, next: Next::Now });
+                self.entries.insert(handle, Entry { connection, told: Some(told), address, unused_until: None });
             }
             Err(error) => {
                 let _ = told.send(Told::Ended(error.into()));
@@ -289,7 +307,6 @@ impl Engine {
                 Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                     if let Some(entry) = self.entries.get_mut(&handle) {
                         entry.connection.handle(event);
-                        entry.next = Next::Now;
                     }
                 }
                 Some(DatagramEvent::NewConnection(incoming)) => self.admit(incoming, now),
@@ -312,7 +329,9 @@ impl Engine {
             return;
         };
         self.response.clear();
-        if self.is_ending || self.entries.len() >= MOST_CONNECTIONS {
+        let own = network(incoming.remote_address());
+        let of_one = self.entries.values().filter(|entry| network(entry.address) == own).count();
+        if self.is_ending || self.entries.len() >= MOST_CONNECTIONS || of_one >= MOST_OF_ONE {
             let refused = self.endpoint.refuse(incoming, &mut self.response);
             self.respond(&refused);
             return;
@@ -328,7 +347,8 @@ impl Engine {
         match self.endpoint.accept(incoming, now, &mut self.response, Some(config)) {
             Ok((handle, quic)) => {
                 let connection = Connection::new(quic, flow, now);
-                self.entries.insert(handle, Entry { connection, told: None, address, next: Next::Now });
+                let unused_until = Some(now + FIRST_STREAM);
+                self.entries.insert(handle, Entry { connection, told: None, address, unused_until });
             }
             Err(AcceptError { cause, response }) => {
                 tracing::debug!(peer = %address, "no connection over datagrams: {cause}");
@@ -345,10 +365,12 @@ impl Engine {
         let mut next = Next::At(None);
         entries.retain(|handle, entry| {
             let now = clock::now();
-            if *is_ending && entry.connection.is_unused() {
+            let is_late = entry.unused_until.is_some_and(|until| until <= now);
+            if (*is_ending || is_late) && entry.connection.is_unused() {
                 entry.connection.close(now);
+                entry.unused_until = None;
             }
-            let Entry { connection, told, address, .. } = entry;
+            let Entry { connection, told, address, unused_until } = entry;
             let tell = |connection: &mut Connection, happened| match happened {
                 Happened::Connected => {
                     if let Some(told) = told {
@@ -361,6 +383,7 @@ impl Engine {
                 },
                 Happened::Opened(stream) => {
                     if let Some(accepting) = accepting {
+                        *unused_until = None;
                         match pair() {
                             Ok((near, far)) => {
                                 let carried = connection.lead(stream, near);
@@ -374,8 +397,8 @@ impl Engine {
                     }
                 }
             };
-            entry.next = connection.drive(now, (*handle, endpoint), socket, tell);
-            next = sooner(next, entry.next);
+            let own = connection.drive(now, (*handle, endpoint), socket, tell);
+            next = sooner(sooner(next, own), Next::At(entry.unused_until));
             !connection.is_drained()
         });
         next
@@ -409,6 +432,14 @@ fn token(handle: ConnectionHandle, stream: StreamId) -> u64 {
 fn parts(token: u64) -> (ConnectionHandle, StreamId) {
     let stream = quinn_proto::VarInt::from_u32(token as u32);
     (ConnectionHandle((token >> STREAM_BITS) as usize), StreamId::from(stream))
+}
+
+/// The address without its port, or the network of one of IPv6.
+fn network(address: SocketAddr) -> IpAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
 }
 
 fn sooner(one: Next, other: Next) -> Next {

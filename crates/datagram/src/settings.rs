@@ -24,8 +24,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Bytes that may arrive on a stream before they are read, and be sent before they are acknowledged: no limit, as the
 /// connection has one.
 const STREAM_WINDOW: u32 = 1 << 30;
-/// Number of streams of one connection that the other end may have open.
-const STREAMS: u32 = 64;
+/// Number of streams of one connection that the other end may have open: more than a session has links.
+const STREAMS: u32 = 256;
 /// Number of packets that are acknowledged by one.
 const PACKETS_PER_ACK: u32 = 10;
 /// Time after which an acknowledgement is sent at the latest.

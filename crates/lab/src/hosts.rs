@@ -117,8 +117,7 @@ fn configure_host(
         offloads::set(DEVICE, feature, fast)?;
     }
     if !fast {
-        // Datagrams that a program sends many at a time, which have a feature of their own (`UDP_SEGMENT`).
-        program::ip(&["link", "set", DEVICE, "gso_max_segs", "1"], "")?;
+        offloads::cut_datagrams(DEVICE)?;
     }
     offloads::set(DEVICE, Feature::GenericReceive, settings.acknowledgements() == Acknowledge::Batch)?;
     if settings.acknowledgements() == Acknowledge::EveryPacket {

@@ -131,7 +131,8 @@ pub(crate) fn exchange<const WORDS: usize>(device: &str, words: &mut [u32; WORDS
     // SAFETY: the request names a device and points to words of the size that the command takes,
     // alive and not otherwise used through the call.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
-    if result == 0 { Ok(()) } else { Err(PacketError::last(CALL, device)) }
+    // More than zero: the driver has changed other features as well.
+    if result >= 0 { Ok(()) } else { Err(PacketError::last(CALL, device)) }
 }
 
 #[cfg(test)]

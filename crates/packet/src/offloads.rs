@@ -33,6 +33,40 @@ pub fn set(device: &str, feature: Feature, on: bool) -> Result<(), PacketError> 
     ethtool::exchange(device, &mut [feature.command() + 1, u32::from(on)])
 }
 
+/// Name of the feature by which a device cuts runs of datagrams (`UDP_SEGMENT`), since Linux 4.18.
+const DATAGRAMS: &str = "tx-udp-segmentation";
+// linux/ethtool.h
+/// Command `ETHTOOL_GSTRINGS`, which reads names, and the set of names that are features (`ETH_SS_FEATURES`).
+const GET_STRINGS: u32 = 0x1b;
+const FEATURES: u32 = 4;
+/// Command `ETHTOOL_SFEATURES`, which sets features.
+const SET_FEATURES: u32 = 0x3b;
+/// Number of features at most: the kernel has one bit of 64 for each. A name has 32 bytes.
+const MOST_FEATURES: usize = 64;
+const NAME_WORDS: usize = 8;
+
+/// Has the stack cut runs of datagrams before they reach `device` in this thread's network namespace. Does nothing where the
+/// kernel does not know of such runs.
+///
+/// # Errors
+/// See [`PacketError`].
+pub fn cut_datagrams(device: &str) -> Result<(), PacketError> {
+    let mut names = [0; 3 + MOST_FEATURES * NAME_WORDS];
+    (names[0], names[1]) = (GET_STRINGS, FEATURES);
+    ethtool::exchange(device, &mut names)?;
+    let count = (names[2] as usize).min(MOST_FEATURES);
+    let is_it = |name: &[u32]| {
+        let bytes = name.iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0);
+        bytes.eq(DATAGRAMS.bytes())
+    };
+    let Some(index) = names[3..].chunks(NAME_WORDS).take(count).position(is_it) else { return Ok(()) };
+    // struct ethtool_sfeatures: command, number of blocks of 32 features; for each which are set, and how.
+    let blocks = count.div_ceil(32) as u32;
+    let mut words = [SET_FEATURES, blocks, 0, 0, 0, 0];
+    words[2 + index / 32 * 2] = 1 << (index % 32);
+    ethtool::exchange(device, &mut words)
+}
+
 /// Whether `device` in this thread's network namespace has an offload switched on. Needs no
 /// privilege.
 ///
