@@ -22,7 +22,7 @@ use crate::connect::{ConnectError, Far, Need};
 use crate::failure_kind::FailureKind;
 use crate::forward;
 use crate::location::Location;
-use crate::options::{CopyOptions, Via};
+use crate::options::CopyOptions;
 use crate::transfer_id::new_transfer;
 
 /// Time limit for accepting a connection that this program makes to itself, behind those of other
@@ -41,9 +41,6 @@ pub fn measure(
     events: &MeasureSink,
     stop: &StopSignal,
 ) -> Result<Measurement, MeasureError> {
-    if connection.via == Via::Udp {
-        return Err(MeasureError::Usage("a measurement is one of TCP; leave --via udp out".to_owned()));
-    }
     icdc_tcp::raise_descriptor_limit();
     let notices = notices(events);
     // Dropped only after the measurement: the far end ends with its ssh.

@@ -5,24 +5,29 @@ use std::sync::Arc;
 
 use icdc_datagram::{Accepted, Algorithm, DatagramError, Listener};
 use icdc_link::{OverDatagrams, OwnConnection};
+use icdc_trust::{Identity, server_config};
+use rustls::ServerConfig;
 
-use crate::guard::{Adoption, Service};
+use crate::guard::Adoption;
 
-/// Accepts connections over datagrams at the addresses and ports of TCP listeners, and hands their streams to a guard, behind
-/// which `service` is. Where another program has the port, only TCP is served.
+/// Accepts connections over datagrams at the addresses and ports of TCP listeners, and hands their streams to a guard, which
+/// runs their handshakes as those of connections over TCP. Where another program has the port, only TCP is served.
 pub(crate) struct Datagrams {
     listeners: Vec<Listener>,
-    /// Addresses that are not listened at yet: the predecessor of a daemon has them until its last session has ended.
+    /// Addresses that are not listened at yet: the predecessor of a daemon has them until its last stream over datagrams has
+    /// ended, and refuses new ones meanwhile.
     missing: Vec<SocketAddr>,
-    service: Arc<dyn Service>,
+    /// Configuration of the datagrams' own handshake, with a key made for it: it tells nothing of anybody.
+    tls: Arc<ServerConfig>,
     adoption: Adoption,
 }
 
 impl Datagrams {
     /// Listens beside `listeners`.
-    pub(crate) fn beside(listeners: &[TcpListener], service: Arc<dyn Service>, adoption: Adoption) -> Self {
+    pub(crate) fn beside(listeners: &[TcpListener], adoption: Adoption) -> Self {
         let missing = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-        let mut datagrams = Self { listeners: Vec::new(), missing, service, adoption };
+        let tls = server_config(&Identity::generate(), |_| true);
+        let mut datagrams = Self { listeners: Vec::new(), missing, tls, adoption };
         for (address, error) in datagrams.listen() {
             tracing::info!(%address, "no datagrams are received: {error}");
         }
@@ -55,10 +60,10 @@ impl Datagrams {
     }
 
     fn at(&self, address: SocketAddr) -> Result<Listener, DatagramError> {
-        let (service, adoption) = (Arc::clone(&self.service), self.adoption.clone());
+        let (tls, adoption) = (Arc::clone(&self.tls), self.adoption.clone());
         let take = move |Accepted { socket, peer, incoming }| {
             adoption.adopt(OverDatagrams::new(socket, peer, OwnConnection::Accepted(incoming)).into());
         };
-        Listener::start(icdc_datagram::listen(address)?, move || service.tls(), Algorithm::default(), take)
+        Listener::start(icdc_datagram::listen(address)?, move || Arc::clone(&tls), Algorithm::default(), take)
     }
 }

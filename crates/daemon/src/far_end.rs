@@ -343,7 +343,7 @@ impl OneKeyService {
         let once = Arc::new(self);
         let twin = listener.try_clone().map_err(process("dup"))?;
         let mut guard = Guard::start(vec![listener], once.clone(), Limits::default()).map_err(process("eventfd"))?;
-        let mut datagrams = Datagrams::beside(&[twin], once.clone(), guard.adoption());
+        let mut datagrams = Datagrams::beside(&[twin], guard.adoption());
         // The outlet stays open: its end would tell the starting end that this one is gone.
         let connector = Connector::new(family, guard.adoption(), outlet);
         let (tell, watched) = (once.tell.clone(), connector.clone());

@@ -161,7 +161,7 @@ impl Prepared {
         let accepted = listeners.iter().map(TcpListener::try_clone).collect::<Result<_, _>>();
         let accepted = accepted.map_err(ServeError::Start)?;
         let guard = Guard::start(accepted, daemon.clone(), Limits::default()).map_err(ServeError::Start)?;
-        let datagrams = Datagrams::beside(&listeners, daemon.clone(), guard.adoption());
+        let datagrams = Datagrams::beside(&listeners, guard.adoption());
         match inheritance {
             None => notify(Notice::Ready),
             // The service has been ready since the first daemon, and its manager hears of this one

@@ -65,7 +65,7 @@ impl Bridge {
     }
 
     /// Notes that the other end has all that was given, or wants no more.
-    pub(crate) fn is_delivered(&mut self) {
+    pub(crate) fn mark_delivered(&mut self) {
         (self.outgoing_ended, self.is_delivered) = (true, true);
     }
 
@@ -105,7 +105,7 @@ impl Bridge {
                     break;
                 }
                 Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {
-                    self.is_delivered();
+                    self.mark_delivered();
                     let _ = self.socket.shutdown(Shutdown::Read);
                     break;
                 }

@@ -7,9 +7,9 @@
 //! | a retransmission is the same packet | it is another one: nothing is ever sent twice under one number |
 //! | `tcp_rate_skb_sent`, `tcp_rate_gen` | [`DeliveryRate`], by the times at which packets left |
 //! | round-trip time of the latest packet that was sent once | of the latest packet of an acknowledgement |
-//! | Recovery until all is acknowledged that was sent before | the same; Loss where QUIC finds persistent congestion |
+//! | Recovery until all is acknowledged that was sent before | until a packet is acknowledged that was sent after it began (RFC 9002, 7.3.2); Loss where QUIC finds persistent congestion |
 //! | `sk_pacing_rate`, kept by the socket or the device | kept by [`Pacing`](crate::pacing::Pacing) |
-//! | `cong_avoid` outside recovery; in it PRR | the same; in recovery the threshold is the window (RFC 9002, 7.3.2) |
+//! | `cong_avoid` outside recovery; in it PRR | the same outside recovery; in it the window is the threshold |
 //!
 //! quinn asks a controller for a window and paces by that alone. Here window and pacing are kept where packets are asked
 //! for: [`Congestion`] gives quinn a window without end while the algorithm's has room, which turns its pacing off, and none
@@ -57,7 +57,7 @@ pub(crate) struct Flow {
     /// Packets found lost since the last sample.
     newly_lost: u32,
     state: CongestionState,
-    /// What was sent after this time ends the state.
+    /// Time at which the state began: the acknowledgement of a packet that was sent later ends it.
     entered: Option<Instant>,
     /// Whether packets wait for their time.
     is_held: bool,
@@ -135,7 +135,7 @@ impl Flow {
         let at = self.time(now);
         let out = self.packets(self.in_flight) as u32;
         let socket = &mut self.algorithm.socket;
-        // A packet may have come just before the last one left that was sent before it was looked at.
+        // A packet that came before the last one left may be processed only now; time does not go back.
         socket.tcp_mstamp = socket.tcp_mstamp.max(at.as_nanos() / 1000);
         socket.mss_cache = self.mtu as u32;
         socket.packets_out = out;
@@ -173,7 +173,7 @@ impl Flow {
     }
 
     /// Notes that the packets that have just left only acknowledge others, and are not acknowledged themselves.
-    pub(crate) fn is_not_in_flight(&mut self, bytes: u64) {
+    pub(crate) fn exclude_from_flight(&mut self, bytes: u64) {
         self.in_flight = self.in_flight.saturating_sub(bytes);
     }
 

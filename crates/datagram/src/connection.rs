@@ -28,7 +28,7 @@ const MOST_AHEAD: u64 = 16 << 20;
 /// less than what does; when nothing waits any more it shows.
 const PAYLOAD: u64 = 96;
 /// Bytes that may arrive before they are read, of an end of which nothing is known but its address.
-pub(crate) const STRANGERS_WINDOW: u64 = 256 << 10;
+pub(crate) const UNAUTHENTICATED_WINDOW: u64 = 256 << 10;
 /// The same of one that is known: at first, and as many times what has arrived within a round trip. What is lost holds up
 /// what follows until it is there, a round trip later or, where it is lost again, two.
 const FIRST_WINDOW: u64 = 128 << 20;
@@ -57,8 +57,8 @@ pub(crate) struct Connection {
     is_trusted: bool,
 }
 
-/// What has become of a connection in a turn.
-pub(crate) enum Happened {
+/// Event of a connection.
+pub(crate) enum Change {
     /// The handshake is complete.
     Connected,
     /// The connection is lost, or the other end has closed it.
@@ -123,7 +123,7 @@ impl Connection {
     }
 
     /// Leads a stream that the other end has opened to a local socket; returns the count of what it carries.
-    pub(crate) fn lead(&mut self, stream: StreamId, socket: UnixStream) -> Arc<AtomicU64> {
+    pub(crate) fn attach(&mut self, stream: StreamId, socket: UnixStream) -> Arc<AtomicU64> {
         let bridge = Bridge::new(socket, stream);
         let carried = bridge.carried();
         self.bridges.insert(stream, bridge);
@@ -138,6 +138,11 @@ impl Connection {
     /// Whether no stream is left.
     pub(crate) fn is_unused(&self) -> bool {
         self.bridges.is_empty()
+    }
+
+    /// Whether the connection is closed, or lost.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.quic.is_closed()
     }
 
     /// Whether nothing more is to be sent or received.
@@ -163,7 +168,7 @@ impl Connection {
         now: Instant,
         (handle, endpoint): (ConnectionHandle, &mut Endpoint),
         socket: &Socket,
-        mut tell: impl FnMut(&mut Self, Happened),
+        mut tell: impl FnMut(&mut Self, Change),
     ) -> Next {
         if self.quic.poll_timeout().is_some_and(|at| at <= now) {
             self.quic.handle_timeout(now);
@@ -175,19 +180,19 @@ impl Connection {
         }
         while let Some(event) = self.quic.poll() {
             match event {
-                Event::Connected => tell(self, Happened::Connected),
+                Event::Connected => tell(self, Change::Connected),
                 Event::ConnectionLost { reason } => {
                     self.cut();
-                    tell(self, Happened::Lost(reason));
+                    tell(self, Change::Lost(reason));
                 }
                 Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => {
                     while let Some(stream) = self.quic.streams().accept(Dir::Bi) {
-                        tell(self, Happened::Opened(stream));
+                        tell(self, Change::Opened(stream));
                     }
                 }
                 Event::Stream(StreamEvent::Finished { id } | StreamEvent::Stopped { id, .. }) => {
                     if let Some(bridge) = self.bridges.get_mut(&id) {
-                        bridge.is_delivered();
+                        bridge.mark_delivered();
                     }
                 }
                 // Streams are looked at in each turn.
@@ -272,7 +277,7 @@ impl Connection {
                 return Next::At(waits);
             };
             if eliciting(&self.quic.stats()) == before {
-                self.flow.lock().is_not_in_flight(transmit.size as u64);
+                self.flow.lock().exclude_from_flight(transmit.size as u64);
             } else {
                 self.pacing.sent(now, ByteCount::new(transmit.size as u64), rate);
                 self.ahead = self.ahead.saturating_sub(transmit.size as u64 * PAYLOAD / 100);

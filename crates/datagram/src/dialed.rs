@@ -11,17 +11,18 @@ use quinn_proto::{ClientConfig, ConnectionHandle};
 
 use crate::clock;
 use crate::congestion::{FlowState, SharedFlow};
-use crate::engine::{Engine, Handle, Order, Told, pair};
+use crate::engine::{Command, ConnectProgress, Engine, Handle, pair};
 use crate::error::DatagramError;
 use crate::settings::{Algorithm, any};
 use crate::socket::Socket;
 
 /// Time for the end of a stream to arrive when the connection is given up: the process may end right after.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time between two looks at whether the caller has given up.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A connection to another end. Dropping it ends the connection once its streams have ended, and waits for that, but not for long.
+/// A connection to another end. Dropping it ends the connection once its streams have ended, and waits for that for
+/// two seconds at most.
 pub struct Dialed {
     engine: Handle,
     connection: ConnectionHandle,
@@ -44,22 +45,22 @@ impl Dialed {
         let socket = Socket::new(socket).map_err(DatagramError::kernel("setsockopt"))?;
         let tls = QuicClientConfig::try_from(tls).map_err(|error| DatagramError::Ended(error.to_string()))?;
         let engine = Engine::start(socket, algorithm, None)?;
-        let (told, tidings) = unbounded();
-        engine.order(Order::Connect(remote, Box::new(ClientConfig::new(Arc::new(tls))), told));
+        let (told, progress) = unbounded();
+        engine.order(Command::Connect(remote, Box::new(ClientConfig::new(Arc::new(tls))), told));
         let deadline = clock::now() + patience;
         let mut begun = None;
         loop {
-            match tidings.recv_timeout(LOOK) {
-                Ok(Told::Begun(connection, flow)) => begun = Some((connection, flow)),
-                Ok(Told::Connected) => {
+            match progress.recv_timeout(POLL_INTERVAL) {
+                Ok(ConnectProgress::Begun(connection, flow)) => begun = Some((connection, flow)),
+                Ok(ConnectProgress::Connected) => {
                     let (connection, flow) = begun.expect("it is told first");
                     return Ok(Self { engine, connection, flow });
                 }
-                Ok(Told::Ended(error)) => return Err(error),
+                Ok(ConnectProgress::Ended(error)) => return Err(error),
                 Err(RecvTimeoutError::Disconnected) => return Err(DatagramError::Ended("its thread has ended".into())),
                 Err(RecvTimeoutError::Timeout) if is_given_up() => return Err(DatagramError::GivenUp),
                 Err(RecvTimeoutError::Timeout) if clock::now() >= deadline => {
-                    return Err(DatagramError::NoAnswer(patience.as_secs()));
+                    return Err(DatagramError::NoAnswer { timeout: patience.into() });
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -72,7 +73,7 @@ impl Dialed {
     /// The kernel refuses a system call.
     pub fn open(&self) -> Result<UnixStream, DatagramError> {
         let (near, far) = pair().map_err(DatagramError::kernel("socketpair"))?;
-        self.engine.order(Order::Open(self.connection, near));
+        self.engine.order(Command::Open(self.connection, near));
         Ok(far)
     }
 
@@ -85,6 +86,6 @@ impl Dialed {
 
 impl Drop for Dialed {
     fn drop(&mut self) {
-        self.engine.end(FAREWELL);
+        self.engine.end(CLOSE_TIMEOUT);
     }
 }

@@ -20,7 +20,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 use crate::clock;
-use crate::connection::{Connection, Happened, Next};
+use crate::connection::{Change, Connection, Next};
 use crate::error::DatagramError;
 use crate::settings::{Algorithm, transport};
 use crate::socket::{Arrived, Socket};
@@ -30,29 +30,29 @@ const UDP: u64 = u64::MAX;
 const WAKE: u64 = u64::MAX - 1;
 /// Number of events of epoll that are processed at once.
 const EVENTS: usize = 256;
-/// Number of connections of a listening end whose streams are open or awaited; further ones are refused.
+/// Number of connections of a listening end; further ones are refused.
 const MOST_CONNECTIONS: usize = 4096;
-/// The same of one address, or of one network of IPv6 (/64).
+/// Number of connections of one address of IPv4 or one /64 of IPv6; further ones are refused.
 const MOST_OF_ONE: usize = 256;
-/// Time for the first stream of an incoming connection.
-const FIRST_STREAM: Duration = Duration::from_secs(10);
+/// Time without a stream after which an accepted connection is closed.
+const UNUSED_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of connections from which on a new address has to show that it is one before there is any state for it.
-const TRUSTING: usize = 16;
+const RETRY_FROM: usize = 16;
 
-/// What an engine is asked to do.
-pub(crate) enum Order {
+/// Command to an engine.
+pub(crate) enum Command {
     /// Make a connection with these settings.
-    Connect(SocketAddr, Box<ClientConfig>, Sender<Told>),
+    Connect(SocketAddr, Box<ClientConfig>, Sender<ConnectProgress>),
     /// Open a stream of a connection, which leads to this socket.
     Open(ConnectionHandle, UnixStream),
-    /// Let as much arrive on a connection as its path carries.
-    Trust(ConnectionHandle),
+    /// Let as much arrive on the connection with this handle and number as its path carries.
+    Trust(ConnectionHandle, u64),
     /// End the thread once the streams have ended, and each connection with its last stream.
     End,
 }
 
-/// What whoever asked for a connection is told.
-pub(crate) enum Told {
+/// Progress of a connection that was asked for.
+pub(crate) enum ConnectProgress {
     /// It is being made.
     Begun(ConnectionHandle, crate::congestion::SharedFlow),
     /// It stands.
@@ -64,21 +64,23 @@ pub(crate) enum Told {
 /// Function that makes the settings of an incoming connection.
 pub(crate) type Accept = Box<dyn Fn(&Algorithm, Instant) -> (Arc<ServerConfig>, crate::congestion::SharedFlow) + Send>;
 /// Function that takes the local end of a stream that another end has opened, with its address.
-pub(crate) type Take = Box<dyn Fn(UnixStream, SocketAddr, Incoming) + Send>;
+pub(crate) type Take = Box<dyn Fn(UnixStream, SocketAddr, StreamHandle) + Send>;
 
-/// A stream that another end has opened, for whoever watches it.
+/// Handle of an accepted stream: the count of its bytes, and the lifting of its connection's limit.
 #[derive(Clone)]
-pub struct Incoming {
-    orders: Sender<Order>,
+pub struct StreamHandle {
+    orders: Sender<Command>,
     wake: Arc<OwnedFd>,
     connection: ConnectionHandle,
+    /// Number of the connection: handles are used again.
+    number: u64,
     carried: Arc<AtomicU64>,
 }
 
-impl Incoming {
+impl StreamHandle {
     /// Lets as much arrive on the stream's connection as its path carries: it is known who the other end is.
     pub fn trust(&self) {
-        order(&self.orders, &self.wake, Order::Trust(self.connection));
+        order(&self.orders, &self.wake, Command::Trust(self.connection, self.number));
     }
 
     /// Number of bytes that the stream has carried in both directions.
@@ -88,14 +90,14 @@ impl Incoming {
     }
 }
 
-impl fmt::Debug for Incoming {
+impl fmt::Debug for StreamHandle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Incoming").field("carried", &self.carried()).finish_non_exhaustive()
+        formatter.debug_struct("StreamHandle").field("carried", &self.carried()).finish_non_exhaustive()
     }
 }
 
 /// Has an engine do something.
-fn order(orders: &Sender<Order>, wake: &OwnedFd, order: Order) {
+fn order(orders: &Sender<Command>, wake: &OwnedFd, order: Command) {
     // An engine that has ended cuts what it is asked for.
     let _ = orders.send(order);
     // It fails only when the counter is full, and then the engine wakes up anyway.
@@ -111,7 +113,7 @@ pub(crate) struct Accepting {
 
 /// Handle of a running engine; dropping it ends the engine once its streams have ended.
 pub(crate) struct Handle {
-    orders: Sender<Order>,
+    orders: Sender<Command>,
     wake: Arc<OwnedFd>,
     /// Disconnected when the engine has ended.
     ended: Receiver<()>,
@@ -119,13 +121,13 @@ pub(crate) struct Handle {
 
 impl Handle {
     /// Has the engine do something.
-    pub(crate) fn order(&self, order: Order) {
+    pub(crate) fn order(&self, order: Command) {
         self::order(&self.orders, &self.wake, order);
     }
 
     /// Ends the engine, and waits for at most `patience` until what its streams have been given has arrived.
     pub(crate) fn end(&self, patience: Duration) {
-        self.order(Order::End);
+        self.order(Command::End);
         // Whether it has ended or not: nothing more can be done.
         let _ = self.ended.recv_timeout(patience);
     }
@@ -133,16 +135,18 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.order(Order::End);
+        self.order(Command::End);
     }
 }
 
 /// A connection of an engine, and who waits for it.
 struct Entry {
     connection: Connection,
-    told: Option<Sender<Told>>,
+    /// Number of the connection, different for each of the engine.
+    number: u64,
+    told: Option<Sender<ConnectProgress>>,
     address: SocketAddr,
-    /// When the connection ends if it has had no stream by then; `None` if it has, or is this end's.
+    /// When the connection ends if it has no stream by then; `None` if it has one, or is this end's.
     unused_until: Option<Instant>,
 }
 
@@ -153,15 +157,17 @@ pub(crate) struct Engine {
     entries: HashMap<ConnectionHandle, Entry>,
     accepting: Option<Accepting>,
     algorithm: Algorithm,
-    orders: Receiver<Order>,
+    orders: Receiver<Command>,
     /// For orders that come later.
-    own_orders: Sender<Order>,
+    own_orders: Sender<Command>,
     wake: Arc<OwnedFd>,
     epoll: OwnedFd,
     is_ending: bool,
     response: Vec<u8>,
     /// Time at which the last packet has arrived.
     latest: Instant,
+    /// Number of connections so far.
+    connections: u64,
 }
 
 impl Engine {
@@ -195,6 +201,7 @@ impl Engine {
             is_ending: false,
             response: Vec::new(),
             latest: clock::now(),
+            connections: 0,
         };
         let (running, ended) = bounded::<()>(0);
         std::thread::Builder::new()
@@ -211,7 +218,7 @@ impl Engine {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         let mut may_have_more = true;
         loop {
-            self.obey();
+            self.run_commands();
             if may_have_more {
                 may_have_more = self.receive();
             }
@@ -251,38 +258,40 @@ impl Engine {
         bridge.writable |= flags.intersects(EventFlags::OUT | gone);
     }
 
-    /// Carries out orders.
-    fn obey(&mut self) {
+    /// Carries out commands.
+    fn run_commands(&mut self) {
         loop {
             match self.orders.try_recv() {
-                Ok(Order::Connect(address, config, told)) => self.connect(address, *config, told),
-                Ok(Order::Open(handle, socket)) => self.open(handle, socket),
-                Ok(Order::Trust(handle)) => {
-                    if let Some(entry) = self.entries.get_mut(&handle) {
+                Ok(Command::Connect(address, config, told)) => self.connect(address, *config, told),
+                Ok(Command::Open(handle, socket)) => self.open(handle, socket),
+                Ok(Command::Trust(handle, number)) => {
+                    if let Some(entry) = self.entries.get_mut(&handle).filter(|entry| entry.number == number) {
                         entry.connection.trust();
                     }
                 }
-                Ok(Order::End) => self.is_ending = true,
+                Ok(Command::End) => self.is_ending = true,
                 Err(_) => return,
             }
         }
     }
 
-    fn connect(&mut self, address: SocketAddr, mut config: ClientConfig, told: Sender<Told>) {
+    fn connect(&mut self, address: SocketAddr, mut config: ClientConfig, told: Sender<ConnectProgress>) {
         let now = clock::now();
         let flow = self.algorithm.begin(now);
         config.transport_config(Arc::new(transport(&flow)));
         // The name is neither sent nor checked: keys are.
         match self.endpoint.connect(now, config, address, "icdc.invalid") {
             Ok((handle, quic)) => {
-                let _ = told.send(Told::Begun(handle, flow.clone()));
+                let _ = told.send(ConnectProgress::Begun(handle, flow.clone()));
                 let mut connection = Connection::new(quic, flow, now);
                 // This end has chosen it.
                 connection.trust();
-                self.entries.insert(handle, Entry { connection, told: Some(told), address, unused_until: None });
+                let entry =
+                    Entry { connection, number: self.next_number(), told: Some(told), address, unused_until: None };
+                self.entries.insert(handle, entry);
             }
             Err(error) => {
-                let _ = told.send(Told::Ended(error.into()));
+                let _ = told.send(ConnectProgress::Ended(error.into()));
             }
         }
     }
@@ -317,6 +326,11 @@ impl Engine {
         more
     }
 
+    fn next_number(&mut self) -> u64 {
+        self.connections += 1;
+        self.connections
+    }
+
     fn respond(&self, transmit: &Transmit) {
         // One that the socket does not take is asked for again.
         self.socket.send(transmit, &self.response);
@@ -336,7 +350,7 @@ impl Engine {
             self.respond(&refused);
             return;
         }
-        if self.entries.len() >= TRUSTING && !incoming.remote_address_validated() && incoming.may_retry() {
+        if self.entries.len() >= RETRY_FROM && !incoming.remote_address_validated() && incoming.may_retry() {
             if let Ok(retry) = self.endpoint.retry(incoming, &mut self.response) {
                 self.respond(&retry);
             }
@@ -347,8 +361,9 @@ impl Engine {
         match self.endpoint.accept(incoming, now, &mut self.response, Some(config)) {
             Ok((handle, quic)) => {
                 let connection = Connection::new(quic, flow, now);
-                let unused_until = Some(now + FIRST_STREAM);
-                self.entries.insert(handle, Entry { connection, told: None, address, unused_until });
+                let unused_until = Some(now + UNUSED_TIMEOUT);
+                let entry = Entry { connection, number: self.next_number(), told: None, address, unused_until };
+                self.entries.insert(handle, entry);
             }
             Err(AcceptError { cause, response }) => {
                 tracing::debug!(peer = %address, "no connection over datagrams: {cause}");
@@ -370,26 +385,27 @@ impl Engine {
                 entry.connection.close(now);
                 entry.unused_until = None;
             }
-            let Entry { connection, told, address, unused_until } = entry;
+            let Entry { connection, number, told, address, unused_until } = entry;
             let tell = |connection: &mut Connection, happened| match happened {
-                Happened::Connected => {
+                Change::Connected => {
                     if let Some(told) = told {
-                        let _ = told.send(Told::Connected);
+                        let _ = told.send(ConnectProgress::Connected);
                     }
                 }
-                Happened::Lost(reason) => match told {
-                    Some(told) => drop(told.send(Told::Ended(reason.into()))),
+                Change::Lost(reason) => match told {
+                    Some(told) => drop(told.send(ConnectProgress::Ended(reason.into()))),
                     None => tracing::debug!(peer = %address, "connection over datagrams: {reason}"),
                 },
-                Happened::Opened(stream) => {
+                Change::Opened(stream) => {
                     if let Some(accepting) = accepting {
                         *unused_until = None;
                         match pair() {
                             Ok((near, far)) => {
-                                let carried = connection.lead(stream, near);
+                                let carried = connection.attach(stream, near);
                                 watch(epoll, *handle, stream, connection);
                                 let (orders, wake) = (own_orders.clone(), Arc::clone(wake));
-                                let incoming = Incoming { orders, wake, connection: *handle, carried };
+                                let incoming =
+                                    StreamHandle { orders, wake, connection: *handle, number: *number, carried };
                                 (accepting.take)(far, *address, incoming);
                             }
                             Err(error) => tracing::debug!("socketpair: {error}"),
@@ -398,6 +414,14 @@ impl Engine {
                 }
             };
             let own = connection.drive(now, (*handle, endpoint), socket, tell);
+            if entry.told.is_none()
+                && entry.unused_until.is_none()
+                && entry.connection.is_unused()
+                && !entry.connection.is_closed()
+            {
+                entry.unused_until = Some(now + UNUSED_TIMEOUT);
+            }
+            let connection = &entry.connection;
             next = sooner(sooner(next, own), Next::At(entry.unused_until));
             !connection.is_drained()
         });

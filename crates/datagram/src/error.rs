@@ -2,6 +2,7 @@
 
 use std::io;
 
+use icdc_units::Span;
 use quinn_proto::{ConnectError, ConnectionError};
 
 /// Failure of a connection over datagrams.
@@ -19,8 +20,11 @@ pub enum DatagramError {
     #[error("cannot send datagrams there: {0}")]
     Address(#[from] ConnectError),
     /// Nothing has answered in time: nobody listens there, or datagrams do not pass.
-    #[error("no answer to datagrams within {0} s: nobody listens at the UDP port, or a firewall drops them")]
-    NoAnswer(u64),
+    #[error("no answer to datagrams within {timeout}: nobody listens at the UDP port, or a firewall drops them")]
+    NoAnswer {
+        /// How long an answer was waited for.
+        timeout: Span,
+    },
     /// The connection has ended.
     #[error("the connection over datagrams has ended: {0}")]
     Ended(String),

@@ -41,7 +41,7 @@ mod socket;
 
 pub use congestion::FlowState;
 pub use dialed::Dialed;
-pub use engine::Incoming;
+pub use engine::StreamHandle;
 pub use error::DatagramError;
 pub use listener::{Accepted, Listener};
 pub use settings::{Algorithm, listen};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use quinn_proto::ServerConfig;
 use quinn_proto::crypto::rustls::QuicServerConfig;
 
-use crate::engine::{Accepting, Engine, Handle, Incoming};
+use crate::engine::{Accepting, Engine, Handle, StreamHandle};
 use crate::error::DatagramError;
 use crate::settings::{Algorithm, transport};
 use crate::socket::Socket;
@@ -20,7 +20,7 @@ pub struct Accepted {
     /// Address of the other end, which has shown that it receives there.
     pub peer: SocketAddr,
     /// The stream as this process goes on to watch it: a stranger may send little until it is trusted.
-    pub incoming: Incoming,
+    pub incoming: StreamHandle,
 }
 
 /// Accepts connections at a UDP socket; dropping it accepts no more, and ends each connection with its last stream.

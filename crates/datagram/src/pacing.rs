@@ -105,7 +105,7 @@ mod tests {
         let end = begin + Duration::from_secs(2);
         let mut late = Pacing::new(begin);
         let burst = leaves(&mut late, end, Duration::from_millis(10), |_| false);
-        assert!((14_000..=20_500).contains(&burst), "{burst} bytes after a second without a look");
+        assert!((14_000..=20_500).contains(&burst), "{burst} bytes after a pause of two seconds");
         let rest = leaves(&mut late, end + Duration::from_millis(10), Duration::from_secs(1), |_| false);
         assert!((1_000_000..=1_031_000).contains(&rest), "{rest}: no more than what was held back for a moment");
     }

@@ -10,7 +10,7 @@ use icdc_cc::{ParameterError, find};
 use quinn_proto::{AckFrequencyConfig, MtuDiscoveryConfig, TransportConfig, VarInt};
 
 use crate::congestion::SharedFlow;
-use crate::connection::STRANGERS_WINDOW;
+use crate::connection::UNAUTHENTICATED_WINDOW;
 use crate::error::DatagramError;
 
 /// Length in bytes of the packets with which a connection begins: every path carries them (RFC 9000, section 14).
@@ -88,7 +88,7 @@ pub(crate) fn transport(flow: &SharedFlow) -> TransportConfig {
         .max_idle_timeout(Some(IDLE.try_into().expect("it is less than the largest")))
         .keep_alive_interval(Some(KEEP_ALIVE))
         .stream_receive_window(window)
-        .receive_window(VarInt::from_u32(STRANGERS_WINDOW as u32))
+        .receive_window(VarInt::from_u32(UNAUTHENTICATED_WINDOW as u32))
         .send_window(u64::from(STREAM_WINDOW))
         .initial_mtu(FIRST_MTU)
         .mtu_discovery_config(Some(mtu))

@@ -117,7 +117,7 @@ fn configure_host(
         offloads::set(DEVICE, feature, fast)?;
     }
     if !fast {
-        offloads::cut_datagrams(DEVICE)?;
+        offloads::disable_udp_segmentation(DEVICE)?;
     }
     offloads::set(DEVICE, Feature::GenericReceive, settings.acknowledgements() == Acknowledge::Batch)?;
     if settings.acknowledgements() == Acknowledge::EveryPacket {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::disallowed_methods, reason = "real sockets need real time")]
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -186,31 +186,51 @@ fn what_is_lost_is_sent_again() {
 fn an_end_that_reads_nothing_holds_the_other_one_up_and_nobody_else() {
     let server = server();
     let dialed = dial(server.address).unwrap();
-    let mut silent = dialed.open().unwrap();
-    silent.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let stalled = dialed.open().unwrap();
     let block = noise(MIB, 3);
+    // What is given before it can leave, what a stranger may have under way, and what the sockets hold.
+    let taken = fill(&stalled, &block);
+    assert!((MIB / 4..20 * MIB).contains(&taken), "{taken} bytes were taken");
+    let held = server.accepted.recv_timeout(PATIENCE).unwrap();
+    let other = dial(server.address).unwrap();
+    let near = other.open().unwrap();
+    thread::scope(|scope| {
+        let received = scope.spawn(|| exchange(&near, &block));
+        let far = server.accepted.recv_timeout(PATIENCE).unwrap().socket;
+        assert!(exchange(&far, b"answer") == block);
+        assert_eq!(received.join().unwrap(), b"answer");
+    });
+    held.incoming.trust();
+    let more = fill(&stalled, &block);
+    assert!(more > 50 * MIB, "{more} more bytes were taken of one that is known");
+}
+
+/// Writes blocks until none has been taken for a while; returns how many bytes were, 150 MiB at most.
+fn fill(stream: &UnixStream, block: &[u8]) -> usize {
+    stream.set_write_timeout(Some(Duration::from_millis(1500))).unwrap();
     let mut taken = 0;
-    // The window of a stream and what the sockets hold, and no more.
-    while taken < 400 * MIB {
-        match silent.write(&block) {
+    while taken < 150 * MIB {
+        match (&*stream).write(block) {
             Ok(count) => taken += count,
-            Err(_) => break,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                break;
+            }
         }
     }
-    assert!(taken < 300 * MIB, "{taken} bytes were taken");
-    let _held = server.accepted.recv_timeout(PATIENCE).unwrap();
+    taken
 }
 
 #[test]
 fn a_port_without_a_listener_is_told_in_time() {
-    let closed = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let begin = Instant::now();
     let tls = client_config(&Identity::generate(), ServerPin::Verify(Box::new(|_| Ok(()))));
     let patience = Duration::from_millis(300);
-    let address = closed.local_addr().unwrap();
+    let address = silent.local_addr().unwrap();
     let error = Dialed::connect(address, Arc::clone(&tls), Algorithm::default(), patience, || false).err().unwrap();
-    assert!(matches!(error, DatagramError::NoAnswer(_)), "{error}");
-    assert!(begin.elapsed() >= patience);
+    assert!(matches!(error, DatagramError::NoAnswer { .. }), "{error}");
+    assert!(begin.elapsed() >= patience && begin.elapsed() < PATIENCE);
     let given_up = Dialed::connect(address, tls, Algorithm::default(), PATIENCE, || true).err().unwrap();
     assert!(matches!(given_up, DatagramError::GivenUp), "{given_up}");
 }
@@ -222,7 +242,9 @@ fn a_listener_that_ends_cuts_nothing_that_is_open() {
     let near = dialed.open().unwrap();
     (&near).write_all(b"begun").unwrap();
     let far = server.accepted.recv_timeout(PATIENCE).unwrap().socket;
+    let address = server.address;
     drop(server);
+    assert!(dial(address).is_err(), "it accepts no more");
     let sent = noise(MIB, 4);
     thread::scope(|scope| {
         scope.spawn(|| assert_eq!(exchange(&near, &sent), b"answer"));

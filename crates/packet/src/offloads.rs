@@ -36,6 +36,8 @@ pub fn set(device: &str, feature: Feature, on: bool) -> Result<(), PacketError> 
 /// Name of the feature by which a device cuts runs of datagrams (`UDP_SEGMENT`), since Linux 4.18.
 const DATAGRAMS: &str = "tx-udp-segmentation";
 // linux/ethtool.h
+/// Command `ETHTOOL_GSSET_INFO`, which reads how many names a set has.
+const GET_SET_SIZE: u32 = 0x37;
 /// Command `ETHTOOL_GSTRINGS`, which reads names, and the set of names that are features (`ETH_SS_FEATURES`).
 const GET_STRINGS: u32 = 0x1b;
 const FEATURES: u32 = 4;
@@ -45,16 +47,22 @@ const SET_FEATURES: u32 = 0x3b;
 const MOST_FEATURES: usize = 64;
 const NAME_WORDS: usize = 8;
 
-/// Has the stack cut runs of datagrams before they reach `device` in this thread's network namespace. Does nothing where the
-/// kernel does not know of such runs.
+/// Switches off that `device` in this thread's network namespace segments UDP, so that the stack cuts runs of datagrams before
+/// them. Does nothing where the kernel does not know of such runs, or has more features than are known here.
 ///
 /// # Errors
 /// See [`PacketError`].
-pub fn cut_datagrams(device: &str) -> Result<(), PacketError> {
+pub fn disable_udp_segmentation(device: &str) -> Result<(), PacketError> {
+    // struct ethtool_sset_info: command, reserved, mask of sets in 64 bits, a size for each set of the mask.
+    let mut sizes = [GET_SET_SIZE, 0, 1 << FEATURES, 0, 0];
+    ethtool::exchange(device, &mut sizes)?;
+    let count = sizes[4] as usize;
+    if count > MOST_FEATURES {
+        return Ok(());
+    }
     let mut names = [0; 3 + MOST_FEATURES * NAME_WORDS];
     (names[0], names[1]) = (GET_STRINGS, FEATURES);
     ethtool::exchange(device, &mut names)?;
-    let count = (names[2] as usize).min(MOST_FEATURES);
     let is_it = |name: &[u32]| {
         let bytes = name.iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0);
         bytes.eq(DATAGRAMS.bytes())

@@ -31,16 +31,17 @@ pub(crate) struct ConnectionArguments {
     #[arg(long, value_name = "LO-HI", value_parser = port_range, help_heading = "Reaching hosts")]
     pub(crate) port: Option<Ports>,
 
-    /// How data reaches the remote host: direct (to its data port), udp (by datagrams to a UDP port
-    /// of that number, for paths that lose packets), back (the remote host connects to a port here),
-    /// ssh (through ssh connections, for firewalls that pass only ssh), socks5://HOST:PORT (by way of a SOCKS 5 proxy) or relay:HOST:PORT (by way of an `icdc relay
-    /// --peer` without keys). auto is the first of direct, back and ssh that works
+    /// How data reaches the remote host: direct (to its data port), udp (QUIC to the UDP port of that
+    /// number, for paths that lose packets), back (the remote host connects to a port here), ssh
+    /// (through ssh connections, for firewalls that pass only ssh), socks5://HOST:PORT (by way of a
+    /// SOCKS 5 proxy) or relay:HOST:PORT (by way of an `icdc relay --peer` without keys). auto is
+    /// the first of direct, back and ssh that works
     #[arg(long, value_name = "ROUTE", default_value = "auto", help_heading = "Reaching hosts")]
     pub(crate) via: Route,
 
     /// Network devices of this host by which the data connections that it makes leave, in turn; or
-    /// addresses of this host from which they come. All share one rate. Not for connections through
-    /// ssh, nor for those that the remote host makes [default: by the routing table]
+    /// addresses of this host from which they come. All share one rate. Not for datagrams, connections
+    /// through ssh, nor for those that the remote host makes [default: by the routing table]
     #[arg(long, value_name = "DEV[,DEV...]", value_parser = egresses, help_heading = "Reaching hosts")]
     pub(crate) bind: Option<Egresses>,
 

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{bail, ensure};
-use icdc_client::{CopyOptions, Location, PipelineOptions};
+use icdc_client::{CopyOptions, Location, PipelineOptions, Via};
 use icdc_measure::MeasureOptions;
 use icdc_protocol::limits::{MAX_DISKLESS_BYTES, MAX_MEASURE_NANOS, MIN_DISKLESS_BYTES};
 use icdc_protocol::message::{Diskless, SendOptions};
@@ -91,7 +91,11 @@ pub(crate) fn reach(
     streams: Option<u8>,
 ) -> anyhow::Result<(Location, CopyOptions)> {
     let target = target(text)?;
-    let connection = connection(arguments, streams, Hosts::one(&target))?;
+    let mut connection = connection(arguments, streams, Hosts::one(&target))?;
+    if connection.via == Via::Udp {
+        // What is measured is TCP.
+        connection.via = Via::Direct;
+    }
     Ok((target, connection))
 }
 

@@ -12,6 +12,7 @@ use crate::applies::{Concern, Hosts, Mismatch};
 use crate::arguments::CopyArguments;
 use crate::chmod::gives_set_id;
 use crate::config::settings::concern;
+use crate::route::Route;
 
 /// Refuses options that say what counts as equal in a copy that skips nothing for being equal.
 pub(super) fn refuse_equality(arguments: &CopyArguments) -> anyhow::Result<()> {
@@ -121,6 +122,17 @@ pub(super) fn refuse_without_effect(arguments: &CopyArguments, hosts: Hosts) -> 
         ensure!(
             !is_given || mismatch != Some(Mismatch::NoRemoteHost),
             "{option} {meaning}, and a copy within this host makes no connection: leave it out"
+        );
+    }
+    let of_tcp = [
+        ("--background", arguments.background),
+        ("--cc", arguments.cc.0.is_some()),
+        ("--scitags", arguments.reporting.scitags.is_some()),
+    ];
+    for (option, is_given) in of_tcp {
+        ensure!(
+            !(is_given && arguments.connection.via == Route::Udp),
+            "{option} is for TCP connections, and --via udp makes none: leave one of the two out"
         );
     }
     ensure!(

@@ -130,8 +130,11 @@ fn options_that_datagrams_do_not_have_are_refused() {
     data::file(&site.path("file"), MIB, 1);
     let bound = site.copy(&["--via", "udp", "--bind", "lo", "file", &format!("{HERE}:copy")]).run().expect_code(2);
     assert!(bound.stderr.contains("--via udp"), "{bound}");
-    let measured = site.icdc(&["measure", "--via", "udp", &format!("{HERE}:")]).run().expect_code(2);
-    assert!(measured.stderr.contains("--via udp"), "{measured}");
+    for option in [&["--background"][..], &["--cc", "bbr"], &["--scitags", "1.1"]] {
+        let words = [&UDP[..], option, &["file"]].concat();
+        let refused = site.copy(&words).arg(format!("{HERE}:copy")).run().expect_code(2);
+        assert!(refused.stderr.contains(option[0]) && refused.stderr.contains("--via udp"), "{refused}");
+    }
     let between = site.copy(&["--via", "udp", "one:file", "two:copy"]).run().expect_code(2);
     assert!(between.stderr.contains("between two remote hosts"), "{between}");
 }

@@ -51,8 +51,6 @@ struct Address {
     egresses: Egresses,
     /// The machine of this name with which the session is.
     machine: Machine,
-    /// Key of this end for connections over datagrams.
-    as_key: Arc<Identity>,
 }
 
 impl DaemonFar {
@@ -75,8 +73,7 @@ impl DaemonFar {
         let (host, family, egresses) = (host.to_owned(), options.family, options.egresses.clone());
         let datagrams = (options.via == Via::Udp).then(ByDatagrams::default);
         let identity = Arc::new(load_identity(&options.identity)?);
-        let (machine, as_key) = (Machine::default(), Arc::clone(&identity));
-        let address = Address { host, port, family, proxy, datagrams, egresses, machine, as_key };
+        let address = Address { host, port, family, proxy, datagrams, egresses, machine: Machine::default() };
         let mut known = KnownHosts::load(&options.known_hosts)?;
         let ahead = Ahead::new(need, &options.egresses);
         let (link, key) = match address.connect_and_check(&identity, &known, &ahead, stop)? {
@@ -242,7 +239,7 @@ impl Address {
         }
         let unanswered = |reason| ConnectError::DaemonPort { host: host.clone(), port, reason };
         if let Some(datagrams) = &self.datagrams {
-            return datagrams.stream((host, port), (&self.machine, self.family), &self.as_key, stop, unanswered);
+            return datagrams.stream((host, port), (&self.machine, self.family), stop, unanswered);
         }
         reach((host, port), &self.machine, self.family, &settings, stop, unanswered).map(Carrier::from)
     }

@@ -5,6 +5,7 @@
 //! there, too. Addresses of the other family may be that machine's own, and are tried for the first
 //! connection beside ssh.
 
+use std::iter;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -79,17 +80,12 @@ impl Machine {
             Aim::Near(address) => icdc_tcp::connect_near(host, with_port(address, port), family, patience, settings),
             Aim::Anywhere => icdc_tcp::connect_with(host, port, family, patience, settings),
         };
-        let mut known = self.lock();
-        match &connected {
-            Ok(stream) => {
-                let peer = stream.peer_addr().ok();
-                let is_new = |peer: &SocketAddr| known.reached.iter().all(|other| other.is_ipv6() != peer.is_ipv6());
-                let new = peer.filter(is_new);
-                known.reached.extend(new);
-            }
-            Err(_) => known.before = None,
+        match connected.as_ref().map(TcpStream::peer_addr) {
+            // One whose peer is gone again tells nothing.
+            Ok(Err(_)) => {}
+            Ok(Ok(peer)) => self.note_reached(Some(peer)),
+            Err(_) => self.note_reached(None),
         }
-        drop(known);
         connected
     }
 
@@ -105,7 +101,13 @@ impl Machine {
     ) -> Result<Vec<SocketAddr>, ConnectError> {
         let is_admitted = |address: &SocketAddr| SocketSettings::default().admits(family, address);
         match self.aim(is_admitted) {
-            Aim::Only(address) | Aim::Near(address) => Ok(vec![with_port(address, port)]),
+            Aim::Only(address) => Ok(vec![with_port(address, port)]),
+            Aim::Near(address) => {
+                // Those of the other family may be the machine's own.
+                let others = icdc_tcp::resolve(host, port, patience).unwrap_or_default().into_iter();
+                let others = others.filter(|other| is_admitted(other) && other.is_ipv6() != address.is_ipv6());
+                Ok(iter::once(with_port(address, port)).chain(others).collect())
+            }
             Aim::Anywhere => {
                 let found = icdc_tcp::resolve(host, port, patience)?;
                 let (admitted, others): (Vec<SocketAddr>, Vec<SocketAddr>) = found.into_iter().partition(is_admitted);
@@ -118,11 +120,15 @@ impl Machine {
         }
     }
 
-    /// Notes that the machine was reached at this address.
-    pub(super) fn is_reached(&self, address: SocketAddr) {
+    /// Notes at which address the machine was reached; `None`: it was not, and may have gone.
+    pub(super) fn note_reached(&self, address: Option<SocketAddr>) {
         let mut known = self.lock();
-        if known.reached.iter().all(|other| other.is_ipv6() != address.is_ipv6()) {
-            known.reached.push(address);
+        match address {
+            Some(address) if known.reached.iter().all(|other| other.is_ipv6() != address.is_ipv6()) => {
+                known.reached.push(address);
+            }
+            Some(_) => {}
+            None => known.before = None,
         }
     }
 

@@ -432,7 +432,7 @@ impl Routes {
     fn over_datagrams(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         let unanswered = |reason| ConnectError::DataPort { host: self.host.clone(), port: self.port, reason };
         let place = (self.host.as_str(), self.port);
-        self.datagrams.stream(place, (&self.machine, self.family), &self.identity, stop, unanswered)
+        self.datagrams.stream(place, (&self.machine, self.family), stop, unanswered)
     }
 
     /// Makes TCP connection `number` to the far end's port through `proxy`.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use icdc_datagram::{Dialed, FlowState, Incoming};
+use icdc_datagram::{Dialed, FlowState, StreamHandle};
 use icdc_tcp::{OptionError, TcpInfo, canonical};
 use icdc_units::{ByteCount, Rate, Span};
 use rustix::io::Errno;
@@ -126,7 +126,7 @@ pub enum OwnConnection {
     /// This process has made it.
     Dialed(Arc<Dialed>),
     /// This process has accepted it.
-    Accepted(Incoming),
+    Accepted(StreamHandle),
     /// It is another process's.
     None,
 }
