@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use icdc_datagram::{Accepted, Algorithm, DatagramError, Listener};
 use icdc_link::{OverDatagrams, OwnConnection};
@@ -9,6 +10,9 @@ use icdc_trust::{Identity, server_config};
 use rustls::ServerConfig;
 
 use crate::guard::Adoption;
+
+/// Time for the last bytes of streams when the process ends.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Accepts connections over datagrams at the addresses and ports of TCP listeners, and hands their streams to a guard, which
 /// runs their handshakes as those of connections over TCP. Where another program has the port, only TCP is served.
@@ -42,8 +46,14 @@ impl Datagrams {
 
     /// Accepts no more connections; those that are open end with their streams.
     pub(crate) fn close(&mut self) {
-        self.listeners.clear();
+        self.listeners.iter().for_each(Listener::close);
         self.missing.clear();
+    }
+
+    /// Waits until what the streams have been given has arrived, but not for long: the process is about to end.
+    pub(crate) fn finish(&mut self) {
+        self.close();
+        self.listeners.drain(..).for_each(|listener| listener.finish(FAREWELL));
     }
 
     /// Listens at the missing addresses; returns what failed.

@@ -357,6 +357,7 @@ impl OneKeyService {
         if !guard.wait_until_served(SETTLE) {
             tracing::warn!("gave up waiting for the disk");
         }
+        datagrams.finish();
         Ok(())
     }
 

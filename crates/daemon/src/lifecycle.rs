@@ -245,6 +245,7 @@ impl AcceptingDaemon<'_> {
         if !self.guard.wait_until_served(SETTLE) {
             tracing::warn!("sessions that did not end in time are broken off; they can be resumed");
         }
+        self.datagrams.finish();
         self.daemon.close();
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Bridge {
     /// Whether the socket may have something to read, and room to write, as epoll has told.
     pub(crate) readable: bool,
     pub(crate) writable: bool,
+    /// Whether the program has closed its end: it reads no more.
+    pub(crate) is_gone: bool,
     space: BytesMut,
     /// What was read and the stream has not taken.
     outgoing: Option<Bytes>,
@@ -42,8 +44,9 @@ impl Bridge {
         Self {
             socket,
             stream,
-            readable: true,
+            readable: false,
             writable: true,
+            is_gone: false,
             space: BytesMut::new(),
             outgoing: None,
             outgoing_ended: false,
@@ -67,6 +70,20 @@ impl Bridge {
     /// Notes that the other end has all that was given, or wants no more.
     pub(crate) fn mark_delivered(&mut self) {
         (self.outgoing_ended, self.is_delivered) = (true, true);
+    }
+
+    /// Gives the stream no more: the other end wants none. What the program writes fails from now on.
+    pub(crate) fn stop_giving(&mut self) {
+        self.outgoing = None;
+        self.mark_delivered();
+        let _ = self.socket.shutdown(Shutdown::Read);
+    }
+
+    fn stop_receiving(&mut self, connection: &mut Connection) {
+        self.incoming.clear();
+        self.incoming_ended = true;
+        // One that has ended needs no more.
+        let _ = connection.recv_stream(self.stream).stop(VarInt::from_u32(0));
     }
 
     /// Ends the local socket: the connection is gone.
@@ -105,8 +122,7 @@ impl Bridge {
                     break;
                 }
                 Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {
-                    self.mark_delivered();
-                    let _ = self.socket.shutdown(Shutdown::Read);
+                    self.stop_giving();
                     break;
                 }
             }
@@ -138,6 +154,9 @@ impl Bridge {
     /// Hands what has arrived to the local socket; returns how many bytes, and whether there may be more at once.
     pub(crate) fn deliver(&mut self, connection: &mut Connection) -> (usize, bool) {
         let mut moved = 0;
+        if self.is_gone && !self.incoming_ended {
+            self.stop_receiving(connection);
+        }
         while self.writable && !self.incoming_ended {
             let end = self.receive(connection);
             if !self.incoming.is_empty() {
@@ -147,12 +166,7 @@ impl Bridge {
                         self.carried.fetch_add(count as u64, Ordering::Relaxed);
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
-                    Err(_) => {
-                        // The program reads no more.
-                        self.incoming.clear();
-                        self.incoming_ended = true;
-                        let _ = connection.recv_stream(self.stream).stop(VarInt::from_u32(0));
-                    }
+                    Err(_) => self.stop_receiving(connection),
                 }
             }
             match end {

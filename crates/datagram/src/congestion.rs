@@ -13,7 +13,7 @@
 //!
 //! quinn asks a controller for a window and paces by that alone. Here window and pacing are kept where packets are asked
 //! for: [`Congestion`] gives quinn a window without end while the algorithm's has room, which turns its pacing off, and none
-//! when it is full, so that acknowledgements and probes still leave.
+//! when it is full, so that probes still leave.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -61,6 +61,8 @@ pub(crate) struct Flow {
     entered: Option<Instant>,
     /// Whether packets wait for their time.
     is_held: bool,
+    /// Whether a packet may leave whatever the window: quinn sends no acknowledgement by itself while data waits.
+    is_forced: bool,
 }
 
 /// Packets of one acknowledgement.
@@ -114,6 +116,7 @@ impl Flow {
             state: CongestionState::Open,
             entered: None,
             is_held: false,
+            is_forced: false,
         };
         let socket = &mut flow.algorithm.socket;
         socket.sk_pacing_rate = u64::MAX;
@@ -167,14 +170,14 @@ impl Flow {
         (bytes < u64::MAX && bytes > 0).then(|| Rate::from_bytes_per_second(bytes))
     }
 
-    /// Has only acknowledgements and probes leave, or everything again.
+    /// Has only probes leave, or what the window has room for.
     pub(crate) fn hold(&mut self, is_held: bool) {
         self.is_held = is_held;
     }
 
-    /// Notes that the packets that have just left only acknowledge others, and are not acknowledged themselves.
-    pub(crate) fn exclude_from_flight(&mut self, bytes: u64) {
-        self.in_flight = self.in_flight.saturating_sub(bytes);
+    /// Has a packet leave whatever the window, to carry an acknowledgement, or not any more.
+    pub(crate) fn force(&mut self, is_forced: bool) {
+        self.is_forced = is_forced;
     }
 
     /// Notes that no packet leaves now: each waits for its time, the window is full, or there is no data.
@@ -200,7 +203,9 @@ impl Flow {
         }
     }
 
-    fn sent(&mut self, now: Instant, bytes: u64) {
+    /// Notes that so many bytes have just left that the other end acknowledges; packets that only acknowledge others do not
+    /// count.
+    pub(crate) fn sent(&mut self, now: Instant, bytes: u64) {
         if self.has_begun && self.in_flight == 0 {
             self.update_socket(now);
             self.algorithm.event(WindowEvent::TransmitStart);
@@ -362,10 +367,6 @@ impl ControllerFactory for SharedFlow {
 struct Congestion(SharedFlow);
 
 impl Controller for Congestion {
-    fn on_sent(&mut self, now: Instant, bytes: u64, _: u64) {
-        self.0.lock().sent(now, bytes);
-    }
-
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, _: bool, rtt: &RttEstimator) {
         self.0.lock().acked(now, sent, bytes, rtt);
     }
@@ -384,7 +385,7 @@ impl Controller for Congestion {
 
     fn window(&self) -> u64 {
         let flow = self.0.lock();
-        if flow.room() > 0 && !flow.is_held { OPEN } else { CLOSED }
+        if flow.is_forced || (flow.room() > 0 && !flow.is_held) { OPEN } else { CLOSED }
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

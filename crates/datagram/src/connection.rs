@@ -1,12 +1,12 @@
 //! One connection of an engine: what it may send and when, and its streams.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use icdc_units::{ByteCount, Span};
+use icdc_units::{ByteCount, Rate, Span};
 use quinn_proto::{
     Connection as Quic, ConnectionError, ConnectionEvent, ConnectionHandle, ConnectionStats, Dir, Endpoint, Event,
     StreamEvent, StreamId, Transmit, VarInt,
@@ -15,6 +15,7 @@ use quinn_proto::{
 use crate::bridge::Bridge;
 use crate::congestion::SharedFlow;
 use crate::pacing::Pacing;
+use crate::settings::{STREAMS, UNAUTHENTICATED_WINDOW};
 use crate::socket::Socket;
 
 /// What the streams give before it can leave: so long at the rate that is sent; where that is not known yet, as many
@@ -27,9 +28,7 @@ const MOST_AHEAD: u64 = 16 << 20;
 /// Part of a packet that is held to be of the streams, in hundredths: less than it is, so that what is held to wait is not
 /// less than what does; when nothing waits any more it shows.
 const PAYLOAD: u64 = 96;
-/// Bytes that may arrive before they are read, of an end of which nothing is known but its address.
-pub(crate) const UNAUTHENTICATED_WINDOW: u64 = 256 << 10;
-/// The same of one that is known: at first, and as many times what has arrived within a round trip. What is lost holds up
+/// Receive window of an end that is known, in bytes: at first, and as many times what has arrived within a round trip. What is lost holds up
 /// what follows until it is there, a round trip later or, where it is lost again, two.
 const FIRST_WINDOW: u64 = 128 << 20;
 const WINDOWS: u64 = 8;
@@ -55,6 +54,12 @@ pub(crate) struct Connection {
     arriving_since: Instant,
     /// Whether it is known who the other end is.
     is_trusted: bool,
+    /// Receive window: quinn takes a smaller one for a debt that a larger one does not pay.
+    window: u64,
+    /// Local sockets that wait until the other end allows another stream.
+    waiting: VecDeque<UnixStream>,
+    /// Number of datagrams received when packets last left.
+    answered: u64,
 }
 
 /// Event of a connection.
@@ -93,17 +98,40 @@ impl Connection {
             arrived: 0,
             arriving_since: now,
             is_trusted: false,
+            window: UNAUTHENTICATED_WINDOW,
+            waiting: VecDeque::new(),
+            answered: 0,
         }
     }
 
     /// Lets as much arrive as the path carries: it is known who the other end is.
     pub(crate) fn trust(&mut self) {
         self.is_trusted = true;
-        self.set_window(FIRST_WINDOW);
+        // An end that has made the connection opens the streams.
+        if self.quic.side().is_server() {
+            self.quic.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(STREAMS));
+        }
+        self.widen(FIRST_WINDOW);
     }
 
-    fn set_window(&mut self, bytes: u64) {
-        self.quic.set_receive_window(VarInt::from_u32(bytes as u32));
+    fn widen(&mut self, window: u64) {
+        if window > self.window {
+            self.window = window;
+            self.quic.set_receive_window(VarInt::from_u32(window as u32));
+        }
+    }
+
+    /// Whether it is known who the other end is.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.is_trusted
+    }
+
+    /// Refuses a stream that the other end has opened.
+    pub(crate) fn refuse(&mut self, stream: StreamId) {
+        let nothing = VarInt::from_u32(0);
+        // One that has ended needs no more.
+        let _ = self.quic.recv_stream(stream).stop(nothing);
+        let _ = self.quic.send_stream(stream).reset(nothing);
     }
 
     /// Handles what the endpoint has for the connection.
@@ -111,15 +139,22 @@ impl Connection {
         self.quic.handle_event(event);
     }
 
-    /// Opens a stream that leads to this local socket; gives it back if there may be no more streams.
-    pub(crate) fn open(&mut self, socket: UnixStream) -> Result<StreamId, UnixStream> {
-        match self.quic.streams().open(Dir::Bi) {
-            Some(stream) => {
-                self.bridges.insert(stream, Bridge::new(socket, stream));
-                Ok(stream)
-            }
-            None => Err(socket),
+    /// Opens a stream that leads to this local socket, as soon as the other end allows it.
+    pub(crate) fn open(&mut self, socket: UnixStream) {
+        self.waiting.push_back(socket);
+    }
+
+    /// Opens streams that wait, as many as the other end allows; returns them.
+    pub(crate) fn open_waiting(&mut self) -> Vec<StreamId> {
+        let mut opened = Vec::new();
+        while !self.waiting.is_empty()
+            && let Some(stream) = self.quic.streams().open(Dir::Bi)
+            && let Some(socket) = self.waiting.pop_front()
+        {
+            self.bridges.insert(stream, Bridge::new(socket, stream));
+            opened.push(stream);
         }
+        opened
     }
 
     /// Leads a stream that the other end has opened to a local socket; returns the count of what it carries.
@@ -137,7 +172,7 @@ impl Connection {
 
     /// Whether no stream is left.
     pub(crate) fn is_unused(&self) -> bool {
-        self.bridges.is_empty()
+        self.bridges.is_empty() && self.waiting.is_empty()
     }
 
     /// Whether the connection is closed, or lost.
@@ -157,6 +192,7 @@ impl Connection {
 
     /// Ends the local sockets of all streams.
     pub(crate) fn cut(&mut self) {
+        self.waiting.clear();
         for (_, bridge) in self.bridges.drain() {
             bridge.cut();
         }
@@ -190,10 +226,17 @@ impl Connection {
                         tell(self, Change::Opened(stream));
                     }
                 }
-                Event::Stream(StreamEvent::Finished { id } | StreamEvent::Stopped { id, .. }) => {
+                Event::Stream(StreamEvent::Finished { id }) => {
                     if let Some(bridge) = self.bridges.get_mut(&id) {
                         bridge.mark_delivered();
                     }
+                }
+                Event::Stream(StreamEvent::Stopped { id, error_code }) => {
+                    if let Some(bridge) = self.bridges.get_mut(&id) {
+                        bridge.stop_giving();
+                    }
+                    // quinn would go on to send what it has.
+                    let _ = self.quic.send_stream(id).reset(error_code);
                 }
                 // Streams are looked at in each turn.
                 Event::Stream(_) | Event::HandshakeDataReady | Event::DatagramReceived | Event::DatagramsUnblocked => {}
@@ -219,7 +262,7 @@ impl Connection {
             !bridge.has_ended()
         });
         if self.is_trusted && now.saturating_duration_since(self.arriving_since) >= self.quic.rtt() {
-            self.set_window((self.arrived * WINDOWS).clamp(FIRST_WINDOW, LARGEST_WINDOW));
+            self.widen((self.arrived * WINDOWS).min(LARGEST_WINDOW));
             (self.arrived, self.arriving_since) = (0, now);
         }
         more
@@ -245,6 +288,22 @@ impl Connection {
         given > 0
     }
 
+    /// Makes one packet that acknowledges what has come, and carries data as well where some waits: quinn makes none without
+    /// while the window is closed.
+    fn answer(&mut self, now: Instant, before: &ConnectionStats, rate: Option<Rate>) {
+        self.answered = before.udp_rx.datagrams;
+        self.flow.lock().force(true);
+        self.contents.clear();
+        self.held = self.quic.poll_transmit(now, 1, &mut self.contents);
+        self.flow.lock().force(false);
+        if let Some(transmit) = &self.held
+            && eliciting(&self.quic.stats()) > eliciting(before)
+        {
+            self.flow.lock().sent(now, transmit.size as u64);
+            self.pacing.sent(now, ByteCount::new(transmit.size as u64), rate);
+        }
+    }
+
     /// Sends what may leave.
     fn transmit(&mut self, now: Instant, socket: &Socket) -> Next {
         for _ in 0..TURN {
@@ -264,7 +323,7 @@ impl Connection {
                 (run.clamp(1, socket.longest_run() as u64) as usize, waits, rate)
             };
             self.contents.clear();
-            let before = eliciting(&self.quic.stats());
+            let before = self.quic.stats();
             let Some(transmit) = self.quic.poll_transmit(now, most, &mut self.contents) else {
                 let is_open = waits.is_none() && self.flow.lock().room() > 0;
                 if is_open {
@@ -273,12 +332,18 @@ impl Connection {
                         continue;
                     }
                 }
+                if !is_open && before.udp_rx.datagrams > self.answered {
+                    self.answer(now, &before, rate);
+                    if self.held.is_some() {
+                        continue;
+                    }
+                }
                 self.flow.lock().pause(waits.is_some());
                 return Next::At(waits);
             };
-            if eliciting(&self.quic.stats()) == before {
-                self.flow.lock().exclude_from_flight(transmit.size as u64);
-            } else {
+            self.answered = before.udp_rx.datagrams;
+            if eliciting(&self.quic.stats()) > eliciting(&before) {
+                self.flow.lock().sent(now, transmit.size as u64);
                 self.pacing.sent(now, ByteCount::new(transmit.size as u64), rate);
                 self.ahead = self.ahead.saturating_sub(transmit.size as u64 * PAYLOAD / 100);
             }

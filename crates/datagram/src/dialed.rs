@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{RecvTimeoutError, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, unbounded};
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{ClientConfig, ConnectionHandle};
 
@@ -27,6 +27,7 @@ pub struct Dialed {
     engine: Handle,
     connection: ConnectionHandle,
     flow: SharedFlow,
+    progress: Receiver<ConnectProgress>,
 }
 
 impl Dialed {
@@ -54,7 +55,7 @@ impl Dialed {
                 Ok(ConnectProgress::Begun(connection, flow)) => begun = Some((connection, flow)),
                 Ok(ConnectProgress::Connected) => {
                     let (connection, flow) = begun.expect("it is told first");
-                    return Ok(Self { engine, connection, flow });
+                    return Ok(Self { engine, connection, flow, progress });
                 }
                 Ok(ConnectProgress::Ended(error)) => return Err(error),
                 Err(RecvTimeoutError::Disconnected) => return Err(DatagramError::Ended("its thread has ended".into())),
@@ -75,6 +76,12 @@ impl Dialed {
         let (near, far) = pair().map_err(DatagramError::kernel("socketpair"))?;
         self.engine.order(Command::Open(self.connection, near));
         Ok(far)
+    }
+
+    /// Whether the connection has ended: streams that are opened end at once.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        !matches!(self.progress.try_recv(), Err(TryRecvError::Empty))
     }
 
     /// State of the congestion control.

@@ -34,6 +34,10 @@ const EVENTS: usize = 256;
 const MOST_CONNECTIONS: usize = 4096;
 /// Number of connections of one address of IPv4 or one /64 of IPv6; further ones are refused.
 const MOST_OF_ONE: usize = 256;
+/// The same of those of which it is not known who the other end is.
+const MOST_UNKNOWN_OF_ONE: usize = 32;
+/// Time after which such a connection is closed.
+const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time without a stream after which an accepted connection is closed.
 const UNUSED_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of connections from which on a new address has to show that it is one before there is any state for it.
@@ -148,6 +152,8 @@ struct Entry {
     address: SocketAddr,
     /// When the connection ends if it has no stream by then; `None` if it has one, or is this end's.
     unused_until: Option<Instant>,
+    /// When the connection ends if it is not known by then who the other end is; `None` if it is, or is this end's.
+    known_until: Option<Instant>,
 }
 
 /// The thread's state.
@@ -256,6 +262,7 @@ impl Engine {
         let gone = EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP;
         bridge.readable |= flags.intersects(EventFlags::IN | gone);
         bridge.writable |= flags.intersects(EventFlags::OUT | gone);
+        bridge.is_gone |= flags.intersects(EventFlags::HUP | EventFlags::ERR);
     }
 
     /// Carries out commands.
@@ -267,6 +274,7 @@ impl Engine {
                 Ok(Command::Trust(handle, number)) => {
                     if let Some(entry) = self.entries.get_mut(&handle).filter(|entry| entry.number == number) {
                         entry.connection.trust();
+                        entry.known_until = None;
                     }
                 }
                 Ok(Command::End) => self.is_ending = true,
@@ -278,7 +286,7 @@ impl Engine {
     fn connect(&mut self, address: SocketAddr, mut config: ClientConfig, told: Sender<ConnectProgress>) {
         let now = clock::now();
         let flow = self.algorithm.begin(now);
-        config.transport_config(Arc::new(transport(&flow)));
+        config.transport_config(Arc::new(transport(&flow, 0)));
         // The name is neither sent nor checked: keys are.
         match self.endpoint.connect(now, config, address, "icdc.invalid") {
             Ok((handle, quic)) => {
@@ -286,8 +294,14 @@ impl Engine {
                 let mut connection = Connection::new(quic, flow, now);
                 // This end has chosen it.
                 connection.trust();
-                let entry =
-                    Entry { connection, number: self.next_number(), told: Some(told), address, unused_until: None };
+                let entry = Entry {
+                    connection,
+                    number: self.next_number(),
+                    told: Some(told),
+                    address,
+                    unused_until: None,
+                    known_until: None,
+                };
                 self.entries.insert(handle, entry);
             }
             Err(error) => {
@@ -297,9 +311,8 @@ impl Engine {
     }
 
     fn open(&mut self, handle: ConnectionHandle, socket: UnixStream) {
-        let Some(entry) = self.entries.get_mut(&handle) else { return };
-        if let Ok(stream) = entry.connection.open(socket) {
-            watch(&self.epoll, handle, stream, &mut entry.connection);
+        if let Some(entry) = self.entries.get_mut(&handle) {
+            entry.connection.open(socket);
         }
     }
 
@@ -344,8 +357,12 @@ impl Engine {
         };
         self.response.clear();
         let own = network(incoming.remote_address());
-        let of_one = self.entries.values().filter(|entry| network(entry.address) == own).count();
-        if self.is_ending || self.entries.len() >= MOST_CONNECTIONS || of_one >= MOST_OF_ONE {
+        let of_one = || self.entries.values().filter(|entry| network(entry.address) == own);
+        let unknown_of_one = of_one().filter(|entry| !entry.connection.is_trusted()).count();
+        let is_full = self.entries.len() >= MOST_CONNECTIONS
+            || of_one().count() >= MOST_OF_ONE
+            || unknown_of_one >= MOST_UNKNOWN_OF_ONE;
+        if self.is_ending || is_full {
             let refused = self.endpoint.refuse(incoming, &mut self.response);
             self.respond(&refused);
             return;
@@ -361,8 +378,9 @@ impl Engine {
         match self.endpoint.accept(incoming, now, &mut self.response, Some(config)) {
             Ok((handle, quic)) => {
                 let connection = Connection::new(quic, flow, now);
-                let unused_until = Some(now + UNUSED_TIMEOUT);
-                let entry = Entry { connection, number: self.next_number(), told: None, address, unused_until };
+                let (unused_until, known_until) = (Some(now + UNUSED_TIMEOUT), Some(now + UNKNOWN_TIMEOUT));
+                let entry =
+                    Entry { connection, number: self.next_number(), told: None, address, unused_until, known_until };
                 self.entries.insert(handle, entry);
             }
             Err(AcceptError { cause, response }) => {
@@ -385,7 +403,15 @@ impl Engine {
                 entry.connection.close(now);
                 entry.unused_until = None;
             }
-            let Entry { connection, number, told, address, unused_until } = entry;
+            if entry.known_until.is_some_and(|until| until <= now) && !entry.connection.is_trusted() {
+                entry.connection.cut();
+                entry.connection.close(now);
+                entry.known_until = None;
+            }
+            for stream in entry.connection.open_waiting() {
+                watch(epoll, *handle, stream, &mut entry.connection);
+            }
+            let Entry { connection, number, told, address, unused_until, .. } = entry;
             let tell = |connection: &mut Connection, happened| match happened {
                 Change::Connected => {
                     if let Some(told) = told {
@@ -408,7 +434,10 @@ impl Engine {
                                     StreamHandle { orders, wake, connection: *handle, number: *number, carried };
                                 (accepting.take)(far, *address, incoming);
                             }
-                            Err(error) => tracing::debug!("socketpair: {error}"),
+                            Err(error) => {
+                                tracing::debug!("socketpair: {error}");
+                                connection.refuse(stream);
+                            }
                         }
                     }
                 }
@@ -422,7 +451,7 @@ impl Engine {
                 entry.unused_until = Some(now + UNUSED_TIMEOUT);
             }
             let connection = &entry.connection;
-            next = sooner(sooner(next, own), Next::At(entry.unused_until));
+            next = sooner(sooner(next, own), Next::At(entry.unused_until.into_iter().chain(entry.known_until).min()));
             !connection.is_drained()
         });
         next

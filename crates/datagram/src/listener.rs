@@ -3,13 +3,14 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use quinn_proto::ServerConfig;
 use quinn_proto::crypto::rustls::QuicServerConfig;
 
-use crate::engine::{Accepting, Engine, Handle, StreamHandle};
+use crate::engine::{Accepting, Command, Engine, Handle, StreamHandle};
 use crate::error::DatagramError;
-use crate::settings::{Algorithm, transport};
+use crate::settings::{Algorithm, UNAUTHENTICATED_STREAMS, transport};
 use crate::socket::Socket;
 
 /// A stream that another end has opened.
@@ -25,7 +26,7 @@ pub struct Accepted {
 
 /// Accepts connections at a UDP socket; dropping it accepts no more, and ends each connection with its last stream.
 pub struct Listener {
-    _engine: Handle,
+    engine: Handle,
     address: SocketAddr,
 }
 
@@ -51,7 +52,9 @@ impl Listener {
             if let Ok(crypto) = QuicServerConfig::try_from(tls()) {
                 config.crypto = Arc::new(crypto);
             }
-            config.transport_config(Arc::new(transport(&flow)));
+            config.transport_config(Arc::new(transport(&flow, UNAUTHENTICATED_STREAMS)));
+            // Another path would need a congestion control of its own.
+            config.migration(false);
             (Arc::new(config), flow)
         };
         let accepting = Accepting {
@@ -59,7 +62,17 @@ impl Listener {
             accept: Box::new(accept),
             take: Box::new(move |socket, peer, incoming| take(Accepted { socket, peer, incoming })),
         };
-        Ok(Self { _engine: Engine::start(socket, algorithm, Some(accepting))?, address })
+        Ok(Self { engine: Engine::start(socket, algorithm, Some(accepting))?, address })
+    }
+
+    /// Accepts no more connections from now on.
+    pub fn close(&self) {
+        self.engine.order(Command::End);
+    }
+
+    /// Accepts no more connections, and waits for at most `patience` until what the streams have been given has arrived.
+    pub fn finish(&self, patience: Duration) {
+        self.engine.end(patience);
     }
 
     /// Address at which it listens.

@@ -10,7 +10,6 @@ use icdc_cc::{ParameterError, find};
 use quinn_proto::{AckFrequencyConfig, MtuDiscoveryConfig, TransportConfig, VarInt};
 
 use crate::congestion::SharedFlow;
-use crate::connection::UNAUTHENTICATED_WINDOW;
 use crate::error::DatagramError;
 
 /// Length in bytes of the packets with which a connection begins: every path carries them (RFC 9000, section 14).
@@ -25,7 +24,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// connection has one.
 const STREAM_WINDOW: u32 = 1 << 30;
 /// Number of streams of one connection that the other end may have open: more than a session has links.
-const STREAMS: u32 = 256;
+pub(crate) const STREAMS: u32 = 256;
+/// The same of an end that is not authenticated.
+pub(crate) const UNAUTHENTICATED_STREAMS: u32 = 2;
+/// Bytes that may arrive before they are read, of an end of which nothing is known but its address.
+pub(crate) const UNAUTHENTICATED_WINDOW: u64 = 256 << 10;
 /// Number of packets that are acknowledged by one.
 const PACKETS_PER_ACK: u32 = 10;
 /// Time after which an acknowledgement is sent at the latest.
@@ -71,8 +74,8 @@ impl fmt::Debug for Algorithm {
     }
 }
 
-/// QUIC's settings for a connection with this congestion control.
-pub(crate) fn transport(flow: &SharedFlow) -> TransportConfig {
+/// QUIC's settings for a connection with this congestion control, whose other end may open so many streams.
+pub(crate) fn transport(flow: &SharedFlow, streams: u32) -> TransportConfig {
     let window = VarInt::from_u32(STREAM_WINDOW);
     let mut acknowledging = AckFrequencyConfig::default();
     acknowledging
@@ -83,7 +86,7 @@ pub(crate) fn transport(flow: &SharedFlow) -> TransportConfig {
     mtu.upper_bound(LARGEST_MTU);
     let mut transport = TransportConfig::default();
     transport
-        .max_concurrent_bidi_streams(VarInt::from_u32(STREAMS))
+        .max_concurrent_bidi_streams(VarInt::from_u32(streams))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .max_idle_timeout(Some(IDLE.try_into().expect("it is less than the largest")))
         .keep_alive_interval(Some(KEEP_ALIVE))

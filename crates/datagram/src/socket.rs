@@ -76,16 +76,20 @@ impl Socket {
                 // An ICMP message about an earlier packet; and what cannot be received shows as a loss.
                 Err(error) => {
                     tracing::debug!("recvmmsg: {error}");
-                    return false;
+                    return true;
                 }
             };
             let (now, wall) = (clock::now(), clock::wall());
             for (meta, space) in metas[..count].iter().zip(self.space.chunks(self.each)) {
                 let ecn = meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
                 let at = meta.timestamp.map_or(now, |stamp| now.checked_sub(age(stamp, wall)).unwrap_or(now));
-                let mut run = BytesMut::from(&space[..meta.len]);
-                while !run.is_empty() {
-                    let data = run.split_to(meta.stride.min(run.len()).max(1));
+                // Nobody receives at port 0, and the kernel refuses to send there.
+                if meta.addr.port() == 0 {
+                    continue;
+                }
+                for datagram in space[..meta.len].chunks(meta.stride.max(1)) {
+                    // Each by itself: one that is kept must not keep a whole run.
+                    let data = BytesMut::from(datagram);
                     take(Arrived { from: meta.addr, to: meta.dst_ip, ecn, data, at });
                 }
             }

@@ -28,7 +28,9 @@ type Reached = (Arc<Dialed>, SocketAddr);
 impl ByDatagrams {
     /// Begins another session, with a connection of its own.
     pub(super) fn begin_anew(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // It waits for what it still carries, and others need not wait with it.
+        drop(before);
     }
 
     /// Opens a stream to the port of a far end; the first one makes the connection. `unanswered` makes the error from the
@@ -42,8 +44,8 @@ impl ByDatagrams {
     ) -> Result<Carrier, ConnectError> {
         let mut connection = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (dialed, peer) = match &*connection {
-            Some((dialed, peer)) => (Arc::clone(dialed), *peer),
-            None => {
+            Some((dialed, peer)) if !dialed.has_ended() => (Arc::clone(dialed), *peer),
+            _ => {
                 let patience = Patience::from(CONNECT_TIMEOUT);
                 let addresses = match machine.addresses((host, port), family, patience) {
                     Ok(addresses) => addresses,
