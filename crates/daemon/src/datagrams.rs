@@ -74,6 +74,6 @@ impl Datagrams {
         let take = move |Accepted { socket, peer, incoming }| {
             adoption.adopt(OverDatagrams::new(socket, peer, OwnConnection::Accepted(incoming)).into());
         };
-        Listener::start(icdc_datagram::listen(address)?, move || Arc::clone(&tls), Algorithm::default(), take)
+        Listener::start(icdc_datagram::listen(address)?, tls, Algorithm::default(), take)
     }
 }

@@ -20,7 +20,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use icdc_cc::native::{AckSample, CongestionState, Connection, DeliveryRate, RateSample, Stamp, WindowEvent};
+use icdc_cc::native::{
+    AckSample, CongestionState, Connection, DeliveryRate, PACING_NEEDED, RateSample, Stamp, WindowEvent,
+};
 use icdc_units::{ByteCount, Rate, Span, Time};
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory};
@@ -29,8 +31,6 @@ use quinn_proto::congestion::{Controller, ControllerFactory};
 const OPEN: u64 = 1 << 33;
 /// Window in which no packet has room.
 const CLOSED: u64 = 1;
-/// Kernel constant `SK_PACING_NEEDED`: what a socket has whose algorithm paces.
-const PACING_NEEDED: u32 = 1;
 
 /// Congestion control of one connection: what the path tells, given to the algorithm, and what the algorithm allows.
 pub(crate) struct Flow {
@@ -165,9 +165,7 @@ impl Flow {
 
     /// Rate at which packets leave; `None` for one without limit.
     pub(crate) fn pacing_rate(&self) -> Option<Rate> {
-        let socket = &self.algorithm.socket;
-        let bytes = socket.sk_pacing_rate.min(socket.sk_max_pacing_rate);
-        (bytes < u64::MAX && bytes > 0).then(|| Rate::from_bytes_per_second(bytes))
+        self.algorithm.socket.pacing_rate()
     }
 
     /// Has only probes leave, or what the window has room for.
@@ -259,15 +257,14 @@ impl Flow {
             in_flight: self.rate.since_latest().wrapping_mul(self.mtu as u32),
         };
         self.algorithm.pkts_acked(&sample);
-        let mut sample = self.rate.sample(self.time(now), self.least_rtt);
+        let sample = self.rate.sample(self.time(now), self.least_rtt);
         if self.algorithm.controls() {
-            let app_limited = self.rate.is_limited();
-            sample = RateSample {
+            let sample = RateSample {
                 acked_sacked: packets,
                 losses: std::mem::take(&mut self.newly_lost) as i32,
                 prior_in_flight: self.packets(before) as u32,
                 rtt_us: rtt.as_micros() as i64,
-                is_app_limited: app_limited,
+                is_app_limited: self.rate.is_limited(),
                 ..sample
             };
             self.algorithm.cong_control(&sample);
@@ -278,7 +275,7 @@ impl Flow {
             self.algorithm.cong_avoid(acked, packets);
             self.algorithm.socket.snd_cwnd_stamp = (self.time(now).as_nanos() / 1_000_000) as u32;
         }
-        self.pace_by_window();
+        self.algorithm.socket.update_pacing_rate();
     }
 
     /// Forgets when packets left that can hardly be acknowledged any more: a round trip before this one.
@@ -319,7 +316,7 @@ impl Flow {
         self.state = state;
         if !self.algorithm.controls() {
             self.algorithm.socket.snd_cwnd = self.algorithm.socket.snd_ssthresh.max(2);
-            self.pace_by_window();
+            self.algorithm.socket.update_pacing_rate();
         }
     }
 
@@ -329,15 +326,6 @@ impl Flow {
         if !self.algorithm.controls() {
             self.algorithm.event(WindowEvent::RecoveryComplete);
         }
-    }
-
-    /// Sets the pacing rate of an algorithm that sets a window only (`tcp_update_pacing_rate`).
-    fn pace_by_window(&mut self) {
-        let socket = &mut self.algorithm.socket;
-        let percent = if socket.snd_cwnd < socket.snd_ssthresh / 2 { 200 } else { 120 };
-        let packets = u64::from(socket.snd_cwnd.max(socket.packets_out));
-        let bytes = u128::from(packets * u64::from(socket.mss_cache)) * percent * 80_000;
-        socket.sk_pacing_rate = u64::try_from(bytes / u128::from(socket.srtt_us.max(1))).unwrap_or(u64::MAX);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Span};
 use quinn_proto::{
     Connection as Quic, ConnectionError, ConnectionEvent, ConnectionHandle, ConnectionStats, Dir, Endpoint, Event,
     StreamEvent, StreamId, Transmit, VarInt,
@@ -28,8 +28,8 @@ const MOST_AHEAD: u64 = 16 << 20;
 /// Part of a packet that is held to be of the streams, in hundredths: less than it is, so that what is held to wait is not
 /// less than what does; when nothing waits any more it shows.
 const PAYLOAD: u64 = 96;
-/// Receive window of an end that is known, in bytes: at first, and as many times what has arrived within a round trip. What is lost holds up
-/// what follows until it is there, a round trip later or, where it is lost again, two.
+/// Receive window of an end that is known, in bytes: at first; for each byte that has arrived within a round trip; at most.
+/// What is lost holds up what follows until it is there, a round trip later or, where it is lost again, two.
 const FIRST_WINDOW: u64 = 128 << 20;
 const WINDOWS: u64 = 8;
 const LARGEST_WINDOW: u64 = 1 << 30;
@@ -288,20 +288,17 @@ impl Connection {
         given > 0
     }
 
-    /// Makes one packet that acknowledges what has come, and carries data as well where some waits: quinn makes none without
-    /// while the window is closed.
-    fn answer(&mut self, now: Instant, before: &ConnectionStats, rate: Option<Rate>) {
-        self.answered = before.udp_rx.datagrams;
+    /// Makes one packet that acknowledges what has come since packets last left, and carries data as well where some waits:
+    /// quinn makes none without while the window is closed. `None` if nothing has come.
+    fn answer(&mut self, now: Instant, before: &ConnectionStats) -> Option<Transmit> {
+        if before.udp_rx.datagrams == std::mem::replace(&mut self.answered, before.udp_rx.datagrams) {
+            return None;
+        }
         self.flow.lock().force(true);
         self.contents.clear();
-        self.held = self.quic.poll_transmit(now, 1, &mut self.contents);
+        let transmit = self.quic.poll_transmit(now, 1, &mut self.contents);
         self.flow.lock().force(false);
-        if let Some(transmit) = &self.held
-            && eliciting(&self.quic.stats()) > eliciting(before)
-        {
-            self.flow.lock().sent(now, transmit.size as u64);
-            self.pacing.sent(now, ByteCount::new(transmit.size as u64), rate);
-        }
+        transmit
     }
 
     /// Sends what may leave.
@@ -324,20 +321,19 @@ impl Connection {
             };
             self.contents.clear();
             let before = self.quic.stats();
-            let Some(transmit) = self.quic.poll_transmit(now, most, &mut self.contents) else {
+            let mut transmit = self.quic.poll_transmit(now, most, &mut self.contents);
+            if transmit.is_none() {
                 let is_open = waits.is_none() && self.flow.lock().room() > 0;
                 if is_open {
                     self.ahead = 0;
                     if self.refill() {
                         continue;
                     }
+                } else {
+                    transmit = self.answer(now, &before);
                 }
-                if !is_open && before.udp_rx.datagrams > self.answered {
-                    self.answer(now, &before, rate);
-                    if self.held.is_some() {
-                        continue;
-                    }
-                }
+            }
+            let Some(transmit) = transmit else {
                 self.flow.lock().pause(waits.is_some());
                 return Next::At(waits);
             };

@@ -47,7 +47,7 @@ impl Dialed {
         let tls = QuicClientConfig::try_from(tls).map_err(|error| DatagramError::Ended(error.to_string()))?;
         let engine = Engine::start(socket, algorithm, None)?;
         let (told, progress) = unbounded();
-        engine.order(Command::Connect(remote, Box::new(ClientConfig::new(Arc::new(tls))), told));
+        engine.give(Command::Connect(remote, Box::new(ClientConfig::new(Arc::new(tls))), told));
         let deadline = clock::now() + patience;
         let mut begun = None;
         loop {
@@ -74,7 +74,7 @@ impl Dialed {
     /// The kernel refuses a system call.
     pub fn open(&self) -> Result<UnixStream, DatagramError> {
         let (near, far) = pair().map_err(DatagramError::kernel("socketpair"))?;
-        self.engine.order(Command::Open(self.connection, near));
+        self.engine.give(Command::Open(self.connection, near));
         Ok(far)
     }
 

@@ -20,9 +20,10 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 use crate::clock;
+use crate::congestion::SharedFlow;
 use crate::connection::{Change, Connection, Next};
 use crate::error::DatagramError;
-use crate::settings::{Algorithm, transport};
+use crate::settings::{Algorithm, UNAUTHENTICATED_STREAMS, transport};
 use crate::socket::{Arrived, Socket};
 
 /// Token in epoll of the UDP socket, and of the descriptor that wakes the thread; local sockets have those of their streams.
@@ -58,23 +59,20 @@ pub(crate) enum Command {
 /// Progress of a connection that was asked for.
 pub(crate) enum ConnectProgress {
     /// It is being made.
-    Begun(ConnectionHandle, crate::congestion::SharedFlow),
+    Begun(ConnectionHandle, SharedFlow),
     /// It stands.
     Connected,
     /// It has ended, or could not be made.
     Ended(DatagramError),
 }
 
-/// Function that makes the settings of an incoming connection.
-pub(crate) type Accept = Box<dyn Fn(&Algorithm, Instant) -> (Arc<ServerConfig>, crate::congestion::SharedFlow) + Send>;
 /// Function that takes the local end of a stream that another end has opened, with its address.
 pub(crate) type Take = Box<dyn Fn(UnixStream, SocketAddr, StreamHandle) + Send>;
 
 /// Handle of an accepted stream: the count of its bytes, and the lifting of its connection's limit.
 #[derive(Clone)]
 pub struct StreamHandle {
-    orders: Sender<Command>,
-    wake: Arc<OwnedFd>,
+    commands: Commands,
     connection: ConnectionHandle,
     /// Number of the connection: handles are used again.
     number: u64,
@@ -84,7 +82,7 @@ pub struct StreamHandle {
 impl StreamHandle {
     /// Lets as much arrive on the stream's connection as its path carries: it is known who the other end is.
     pub fn trust(&self) {
-        order(&self.orders, &self.wake, Command::Trust(self.connection, self.number));
+        self.commands.give(Command::Trust(self.connection, self.number));
     }
 
     /// Number of bytes that the stream has carried in both directions.
@@ -100,38 +98,46 @@ impl fmt::Debug for StreamHandle {
     }
 }
 
-/// Has an engine do something.
-fn order(orders: &Sender<Command>, wake: &OwnedFd, order: Command) {
-    // An engine that has ended cuts what it is asked for.
-    let _ = orders.send(order);
-    // It fails only when the counter is full, and then the engine wakes up anyway.
-    let _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
+/// Sender of commands to an engine.
+#[derive(Clone)]
+struct Commands {
+    sender: Sender<Command>,
+    /// Wakes the engine.
+    wake: Arc<OwnedFd>,
+}
+
+impl Commands {
+    fn give(&self, command: Command) {
+        // An engine that has ended cuts what it is asked for.
+        let _ = self.sender.send(command);
+        // It fails only when the counter is full, and then the engine wakes up anyway.
+        let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
+    }
 }
 
 /// Part of an engine that accepts connections.
 pub(crate) struct Accepting {
+    /// Settings of each connection, but for those of its transport.
     pub(crate) config: Arc<ServerConfig>,
-    pub(crate) accept: Accept,
     pub(crate) take: Take,
 }
 
 /// Handle of a running engine; dropping it ends the engine once its streams have ended.
 pub(crate) struct Handle {
-    orders: Sender<Command>,
-    wake: Arc<OwnedFd>,
+    commands: Commands,
     /// Disconnected when the engine has ended.
     ended: Receiver<()>,
 }
 
 impl Handle {
     /// Has the engine do something.
-    pub(crate) fn order(&self, order: Command) {
-        self::order(&self.orders, &self.wake, order);
+    pub(crate) fn give(&self, command: Command) {
+        self.commands.give(command);
     }
 
     /// Ends the engine, and waits for at most `patience` until what its streams have been given has arrived.
     pub(crate) fn end(&self, patience: Duration) {
-        self.order(Command::End);
+        self.give(Command::End);
         // Whether it has ended or not: nothing more can be done.
         let _ = self.ended.recv_timeout(patience);
     }
@@ -139,7 +145,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.order(Command::End);
+        self.give(Command::End);
     }
 }
 
@@ -163,10 +169,9 @@ pub(crate) struct Engine {
     entries: HashMap<ConnectionHandle, Entry>,
     accepting: Option<Accepting>,
     algorithm: Algorithm,
-    orders: Receiver<Command>,
-    /// For orders that come later.
-    own_orders: Sender<Command>,
-    wake: Arc<OwnedFd>,
+    commands: Receiver<Command>,
+    /// For commands that come later, and what wakes this thread.
+    own: Commands,
     epoll: OwnedFd,
     is_ending: bool,
     response: Vec<u8>,
@@ -192,17 +197,17 @@ impl Engine {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
         epoll::add(&epoll, &socket, EventData::new_u64(UDP), flags).map_err(errno("epoll_ctl"))?;
         epoll::add(&epoll, &wake, EventData::new_u64(WAKE), EventFlags::IN).map_err(errno("epoll_ctl"))?;
-        let wake = Arc::new(wake);
-        let (sender, orders) = unbounded();
+        let (sender, commands) = unbounded();
+        let own = Commands { sender, wake: Arc::new(wake) };
+        let handed_out = own.clone();
         let engine = Self {
             socket,
             endpoint,
             entries: HashMap::new(),
             accepting,
             algorithm,
-            orders,
-            own_orders: sender.clone(),
-            wake: Arc::clone(&wake),
+            commands,
+            own,
             epoll,
             is_ending: false,
             response: Vec::new(),
@@ -217,7 +222,7 @@ impl Engine {
                 engine.run();
             })
             .map_err(DatagramError::kernel("clone"))?;
-        Ok(Handle { orders: sender, wake, ended })
+        Ok(Handle { commands: handed_out, ended })
     }
 
     fn run(mut self) {
@@ -244,7 +249,7 @@ impl Engine {
                 let (token, flags) = (event.data.u64(), event.flags);
                 match token {
                     WAKE => {
-                        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+                        let _ = rustix::io::read(&*self.own.wake, &mut [0; 8]);
                     }
                     UDP => may_have_more |= flags.contains(EventFlags::IN),
                     token => self.mark(token, flags),
@@ -268,7 +273,7 @@ impl Engine {
     /// Carries out commands.
     fn run_commands(&mut self) {
         loop {
-            match self.orders.try_recv() {
+            match self.commands.try_recv() {
                 Ok(Command::Connect(address, config, told)) => self.connect(address, *config, told),
                 Ok(Command::Open(handle, socket)) => self.open(handle, socket),
                 Ok(Command::Trust(handle, number)) => {
@@ -374,8 +379,10 @@ impl Engine {
             return;
         }
         let address = incoming.remote_address();
-        let (config, flow) = (accepting.accept)(&self.algorithm, now);
-        match self.endpoint.accept(incoming, now, &mut self.response, Some(config)) {
+        let flow = self.algorithm.begin(now);
+        let mut config = ServerConfig::clone(&accepting.config);
+        config.transport_config(Arc::new(transport(&flow, UNAUTHENTICATED_STREAMS)));
+        match self.endpoint.accept(incoming, now, &mut self.response, Some(Arc::new(config))) {
             Ok((handle, quic)) => {
                 let connection = Connection::new(quic, flow, now);
                 let (unused_until, known_until) = (Some(now + UNUSED_TIMEOUT), Some(now + UNKNOWN_TIMEOUT));
@@ -394,7 +401,7 @@ impl Engine {
 
     /// Has every connection do what is due; returns when the next one is to be driven.
     fn drive(&mut self) -> Next {
-        let Self { socket, endpoint, entries, accepting, epoll, is_ending, own_orders, wake, .. } = self;
+        let Self { socket, endpoint, entries, accepting, epoll, is_ending, own, .. } = self;
         let mut next = Next::At(None);
         entries.retain(|handle, entry| {
             let now = clock::now();
@@ -425,24 +432,19 @@ impl Engine {
                 Change::Opened(stream) => {
                     if let Some(accepting) = accepting {
                         *unused_until = None;
-                        match pair() {
-                            Ok((near, far)) => {
-                                let carried = connection.attach(stream, near);
-                                watch(epoll, *handle, stream, connection);
-                                let (orders, wake) = (own_orders.clone(), Arc::clone(wake));
-                                let incoming =
-                                    StreamHandle { orders, wake, connection: *handle, number: *number, carried };
-                                (accepting.take)(far, *address, incoming);
-                            }
-                            Err(error) => {
-                                tracing::debug!("socketpair: {error}");
-                                connection.refuse(stream);
-                            }
-                        }
+                        let (commands, address) = (own.clone(), *address);
+                        let (handle, number) = (*handle, *number);
+                        accept_stream((epoll, handle), connection, stream, |far, carried| {
+                            (accepting.take)(
+                                far,
+                                address,
+                                StreamHandle { commands, connection: handle, number, carried },
+                            );
+                        });
                     }
                 }
             };
-            let own = connection.drive(now, (*handle, endpoint), socket, tell);
+            let due = connection.drive(now, (*handle, endpoint), socket, tell);
             if entry.told.is_none()
                 && entry.unused_until.is_none()
                 && entry.connection.is_unused()
@@ -450,11 +452,31 @@ impl Engine {
             {
                 entry.unused_until = Some(now + UNUSED_TIMEOUT);
             }
-            let connection = &entry.connection;
-            next = sooner(sooner(next, own), Next::At(entry.unused_until.into_iter().chain(entry.known_until).min()));
-            !connection.is_drained()
+            next = sooner(sooner(next, due), Next::At(entry.unused_until.into_iter().chain(entry.known_until).min()));
+            !entry.connection.is_drained()
         });
         next
+    }
+}
+
+/// Leads a stream that the other end has opened to a local socket, whose far end `take` gets with the count of what the
+/// stream carries.
+fn accept_stream(
+    (epoll, handle): (&OwnedFd, ConnectionHandle),
+    connection: &mut Connection,
+    stream: StreamId,
+    take: impl FnOnce(UnixStream, Arc<AtomicU64>),
+) {
+    match pair() {
+        Ok((near, far)) => {
+            let carried = connection.attach(stream, near);
+            watch(epoll, handle, stream, connection);
+            take(far, carried);
+        }
+        Err(error) => {
+            tracing::debug!("socketpair: {error}");
+            connection.refuse(stream);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use quinn_proto::crypto::rustls::QuicServerConfig;
 
 use crate::engine::{Accepting, Command, Engine, Handle, StreamHandle};
 use crate::error::DatagramError;
-use crate::settings::{Algorithm, UNAUTHENTICATED_STREAMS, transport};
+use crate::settings::Algorithm;
 use crate::socket::Socket;
 
 /// A stream that another end has opened.
@@ -37,29 +37,18 @@ impl Listener {
     /// See [`DatagramError`].
     pub fn start(
         socket: UdpSocket,
-        tls: impl Fn() -> Arc<rustls::ServerConfig> + Send + 'static,
+        tls: Arc<rustls::ServerConfig>,
         algorithm: Algorithm,
         take: impl Fn(Accepted) + Send + 'static,
     ) -> Result<Self, DatagramError> {
         let socket = Socket::new(socket).map_err(DatagramError::kernel("setsockopt"))?;
         let address = socket.address().map_err(DatagramError::kernel("getsockname"))?;
-        let crypto = QuicServerConfig::try_from(tls()).map_err(|error| DatagramError::Ended(error.to_string()))?;
-        let base = ServerConfig::with_crypto(Arc::new(crypto));
-        let template = base.clone();
-        let accept = move |algorithm: &Algorithm, now| {
-            let flow = algorithm.begin(now);
-            let mut config = template.clone();
-            if let Ok(crypto) = QuicServerConfig::try_from(tls()) {
-                config.crypto = Arc::new(crypto);
-            }
-            config.transport_config(Arc::new(transport(&flow, UNAUTHENTICATED_STREAMS)));
-            // Another path would need a congestion control of its own.
-            config.migration(false);
-            (Arc::new(config), flow)
-        };
+        let crypto = QuicServerConfig::try_from(tls).map_err(|error| DatagramError::Ended(error.to_string()))?;
+        let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+        // Another path would need a congestion control of its own.
+        config.migration(false);
         let accepting = Accepting {
-            config: Arc::new(base),
-            accept: Box::new(accept),
+            config: Arc::new(config),
             take: Box::new(move |socket, peer, incoming| take(Accepted { socket, peer, incoming })),
         };
         Ok(Self { engine: Engine::start(socket, algorithm, Some(accepting))?, address })
@@ -67,7 +56,7 @@ impl Listener {
 
     /// Accepts no more connections from now on.
     pub fn close(&self) {
-        self.engine.order(Command::End);
+        self.engine.give(Command::End);
     }
 
     /// Accepts no more connections, and waits for at most `patience` until what the streams have been given has arrived.

@@ -7,8 +7,9 @@
 //!
 //! A packet may leave when both have come. A thread that waits is woken late, by a millisecond or more where processors are
 //! busy: what was due in [`AT_ONCE`] leaves at once, as with the kernel's pacing, and only what is longer is spread. What
-//! is longer than [`BEHIND`] is not caught up: it would be a burst that the path has not been asked about. Packets leave in runs of [`RUN`] or of [`LEAST_RUN`] packets, whichever is longer: a call
-//! and a wake-up for each packet cost more than the network would notice of runs so short.
+//! is longer than [`BEHIND`] is not caught up: it would be a burst that the path has not been asked about. Packets leave in
+//! runs of [`RUN`], of [`LEAST_RUN`] to [`LONGEST_RUN`] packets: a call and a wake-up for each packet would cost more than
+//! the network notices of so short a run.
 
 use std::time::{Duration, Instant};
 

@@ -30,7 +30,7 @@ fn server() -> Server {
     let tls = server_config(&Identity::generate(), |_| true);
     let socket = listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let take = move |stream| drop(tell.send(stream));
-    let listener = Listener::start(socket, move || Arc::clone(&tls), Algorithm::default(), take).unwrap();
+    let listener = Listener::start(socket, tls, Algorithm::default(), take).unwrap();
     Server { address: listener.address(), _listener: listener, accepted }
 }
 

@@ -10,5 +10,5 @@ pub(crate) mod sys;
 pub use connection::{CongestionState, Connection, WindowEvent};
 pub use delivery_rate::{DeliveryRate, Stamp};
 pub use replay::{Difference, Replay};
-pub use socket::Socket;
+pub use socket::{PACING_NEEDED, Socket};
 pub use sys::{AckSample, RateSample};

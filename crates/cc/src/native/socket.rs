@@ -1,5 +1,12 @@
 //! The simulated socket: the fields of `c/kernel.h`.
 
+use icdc_units::Rate;
+
+/// Kernel constant `SK_PACING_NONE`, a value of `sk_pacing_status`: TCP does not pace.
+const PACING_NONE: u32 = 0;
+/// Kernel constant `SK_PACING_NEEDED`: TCP paces the socket's packets itself.
+pub const PACING_NEEDED: u32 = 1;
+
 /// A connection as an algorithm sees it; units as in `c/kernel.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +38,25 @@ pub struct Socket {
     pub is_cwnd_limited: u32,
     pub ca_state: u32,
     pub bundle: u32,
+}
+
+impl Socket {
+    /// The pacing rate in force; `None` if packets are not paced.
+    #[must_use]
+    pub fn pacing_rate(&self) -> Option<Rate> {
+        let bytes = self.sk_pacing_rate.min(self.sk_max_pacing_rate);
+        (self.sk_pacing_status != PACING_NONE && bytes != u64::MAX && bytes > 0)
+            .then(|| Rate::from_bytes_per_second(bytes))
+    }
+
+    /// Sets the pacing rate after an acknowledgement, for an algorithm that sets a window only (`tcp_update_pacing_rate`).
+    pub fn update_pacing_rate(&mut self) {
+        let percent = if self.snd_cwnd < self.snd_ssthresh / 2 { 200 } else { 120 };
+        let packets = u64::from(self.snd_cwnd.max(self.packets_out));
+        let bytes = u128::from(packets * u64::from(self.mss_cache)) * percent * 80_000;
+        let rate = bytes / u128::from(self.srtt_us.max(1));
+        self.sk_pacing_rate = u64::try_from(rate).unwrap_or(u64::MAX).min(self.sk_max_pacing_rate);
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 use icdc_cc::native::{AckSample, CongestionState, WindowEvent};
 use icdc_units::{Span, Time};
 
-use super::pacing::Pacing;
 use super::prr::{Progress, Reduction};
 use super::rack::RoundTrips;
 use super::scoreboard::Packet;
@@ -77,7 +76,7 @@ impl Sender {
             self.algorithm.cong_avoid(self.board.una() as u32, newly_delivered as u32);
             self.algorithm.socket.snd_cwnd_stamp = (now.as_nanos() / 1_000_000) as u32;
         }
-        Pacing::update(&mut self.algorithm.socket);
+        self.algorithm.socket.update_pacing_rate();
     }
 
     /// Removes the acknowledged packets from the scoreboard; returns what was delivered.

@@ -31,7 +31,7 @@ mod scoreboard;
 mod timer;
 mod timers;
 
-use icdc_cc::native::{CongestionState, Connection, DeliveryRate, WindowEvent};
+use icdc_cc::native::{CongestionState, Connection, DeliveryRate, PACING_NEEDED, WindowEvent};
 use icdc_rate::bundle::Member;
 use icdc_rate::controller::TcpState;
 use icdc_rate::path_ceiling::Observation;
@@ -43,9 +43,6 @@ use rack::Rack;
 use rtt::RoundTrip;
 use scoreboard::Scoreboard;
 use timer::{Probing, Timer};
-
-/// Kernel constant `SK_PACING_NEEDED`: TCP paces the socket's packets itself.
-const PACING_NEEDED: u32 = 1;
 
 /// A data packet that leaves the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -378,7 +375,7 @@ impl Sender {
             threshold: (socket.snd_ssthresh < i32::MAX as u32).then_some(socket.snd_ssthresh),
             in_flight: self.board.in_flight(),
             rtt: self.rtt.smoothed(),
-            pacing_rate: pacing::rate(socket),
+            pacing_rate: socket.pacing_rate(),
             recovery: self.state,
         }
     }

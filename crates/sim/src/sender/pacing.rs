@@ -14,8 +14,6 @@
 use icdc_cc::native::Socket;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-/// Kernel constant `SK_PACING_NONE`, a value of `sk_pacing_status`: TCP does not pace.
-const PACING_NONE: u32 = 0;
 /// Largest aggregate in bytes (`gso_max_size`).
 const LARGEST_AGGREGATE: u64 = 65_536;
 /// Number of packets at the start of a connection that are not paced.
@@ -46,13 +44,13 @@ impl Pacing {
 
     /// Time at which the next packet may leave; `None` if it may at once.
     pub(super) fn waits_until(&self, now: Time, socket: &Socket) -> Option<Time> {
-        (self.packets == 0 && now < self.next && rate(socket).is_some()).then_some(self.next)
+        (self.packets == 0 && now < self.next && socket.pacing_rate().is_some()).then_some(self.next)
     }
 
     /// Records that a packet leaves.
     pub(super) fn sent(&mut self, now: Time, socket: &Socket) {
         self.sent += 1;
-        let Some(rate) = rate(socket) else { return };
+        let Some(rate) = socket.pacing_rate() else { return };
         if self.packets == 0 {
             self.start = now;
             self.credit = now - self.next;
@@ -71,31 +69,15 @@ impl Pacing {
             return;
         }
         self.next = self.start;
-        if let Some(rate) = rate(socket).filter(|_| self.sent >= FREE_PACKETS) {
+        if let Some(rate) = socket.pacing_rate().filter(|_| self.sent >= FREE_PACKETS) {
             let length = ByteCount::new(self.packets * u64::from(socket.mss_cache)) / rate;
             self.next += length - (length / 2).min(self.credit);
         }
         self.packets = 0;
-    }
-
-    /// Sets the socket's pacing rate after an acknowledgement.
-    pub(super) fn update(socket: &mut Socket) {
-        let percent = if socket.snd_cwnd < socket.snd_ssthresh / 2 { 200 } else { 120 };
-        let packets = u64::from(socket.snd_cwnd.max(socket.packets_out));
-        let bytes = u128::from(packets * u64::from(socket.mss_cache)) * percent * 80_000;
-        let rate = bytes / u128::from(socket.srtt_us.max(1));
-        socket.sk_pacing_rate = u64::try_from(rate).unwrap_or(u64::MAX).min(socket.sk_max_pacing_rate);
     }
 }
 
 /// A rate of the socket in bytes per second; `None` for all ones, which mean no limit.
 pub(super) fn limit(bytes_per_second: u64) -> Option<Rate> {
     (bytes_per_second < u64::MAX).then(|| Rate::from_bytes_per_second(bytes_per_second))
-}
-
-/// The pacing rate in force; `None` if packets are not paced.
-pub(super) fn rate(socket: &Socket) -> Option<Rate> {
-    let bytes = socket.sk_pacing_rate.min(socket.sk_max_pacing_rate);
-    (socket.sk_pacing_status != PACING_NONE && bytes != u64::MAX && bytes > 0)
-        .then(|| Rate::from_bytes_per_second(bytes))
 }
