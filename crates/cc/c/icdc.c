@@ -50,6 +50,11 @@
  * delivered, for two seconds, and after that a sixteenth more with each round trip. FILL ends by that as well. In COMPETE
  * any loss is a decrease.
  *
+ * That is a test: at a rate that the path has just delivered, a policer or a short queue loses hardly anything, and one that
+ * others fill loses less. Where as much is lost as before, once what left before has been heard of, losses are the path's
+ * own, as those of a radio link: they limit nothing, and only what is lost beyond them counts. A rate is always one of
+ * packets that leave; trains tell of those that arrive.
+ *
  * After a timeout the path begins anew with FILL, at half of the capacity that it had.
  *
  * A path that is known begins with PROBE, if its round-trip time is about the same: a train an eighth faster than the rate that is
@@ -124,8 +129,16 @@ SOCKET_HINTS
 #define TRAIN_PACKETS 16
 /* Where acknowledgements come in bunches: doubled at most so often. */
 #define TRAIN_DOUBLINGS 4
-/* A bit of `bunched`, above these: the kernel refuses the BTF of bit fields. */
+/*
+ * Bits of `flags`, as the kernel refuses the BTF of bit fields: how many times trains have been doubled, as acknowledgements
+ * come in bunches; a flow in the background; the next train shows how much is free; a ceiling is tested; losses have fallen with
+ * the rate.
+ */
+#define BUNCHED 0x07U
 #define GIVES_WAY 0x80U
+#define MUCH_FREE 0x40U
+#define TESTS 0x20U
+#define FELL 0x10U
 /* Longest train: a quarter of a round trip, so that it has left before it is answered, but not below a host's pauses. */
 #define TRAIN_PART 4
 #define TRAIN_LEAST_US 8000
@@ -145,6 +158,12 @@ SOCKET_HINTS
 /* How long what was delivered is then the ceiling; after that (17/16)^12, 12 round trips, double it. */
 #define CEILING_MS 2000
 #define CEILING_LIFT 16
+/* A ceiling is tested by packets that left below it: halves of round trips until nothing else is heard of. */
+#define TEST_HALVES 5
+/* Losses that have not fallen are the path's own: they are so many eighths of what they were, at least. */
+#define UNFALLEN 7
+/* What counts beyond the path's own losses, which vary: one part in so many of them, besides LOSSY. */
+#define OWN_LOSS_VARIES 4
 
 /* COMPETE begins after 24 round trips in which others have most, a third of that where a queue stands. */
 #define COMPETE_AFTER 24
@@ -272,8 +291,8 @@ struct icdc {
 	u16 excess_us;
 	u8 mode;
 	u8 train;
-	/* Rate of a train to the rate of the rest, in eighths. */
-	u8 factor;
+	/* Share of packets that the path loses by itself, in 256ths; with TESTS, of all that were lost before the ceiling. */
+	u8 loss;
 	/* COMPETE: round trips. */
 	u8 trains;
 	u8 ticks;
@@ -283,8 +302,7 @@ struct icdc {
 	 */
 	u8 rounds;
 	u8 standing;
-	/* How many times trains have been doubled, as acknowledgements come in bunches; and GIVES_WAY. */
-	u8 bunched;
+	u8 flags;
 };
 CHECK_PRIVATE(struct icdc);
 
@@ -374,7 +392,7 @@ INLINE void icdc_pace(struct sock *sk, const struct tcp_sock *tp, u64 rate)
 /* Whether it leaves a queue to others: it does not COMPETE. */
 INLINE bool icdc_gives_way(const struct icdc *ca)
 {
-	return ca->bunched & GIVES_WAY;
+	return ca->flags & GIVES_WAY;
 }
 
 /* The states in which `free` holds rates: in the others its room has another use. */
@@ -407,6 +425,39 @@ INLINE u32 icdc_median(u32 a, u32 b, u32 c)
 	return c < low ? low : c > high ? high : c;
 }
 
+/* Share of packets that the path loses by itself, in 256ths. */
+INLINE u32 icdc_own_loss(const struct icdc *ca)
+{
+	return ca->flags & TESTS ? 0 : ca->loss;
+}
+
+/* Share of the packets of a round trip that were lost, of which so many were delivered. */
+INLINE u8 icdc_loss(const struct icdc *ca, u32 delivered)
+{
+	return ca->lost ? (255ULL * ca->lost) / ((u64)delivered + ca->lost) : 0;
+}
+
+/* Whether more is lost beside so many that were delivered than the path loses by itself, and more than may be by chance. */
+INLINE bool icdc_loses_more(const struct icdc *ca, u32 delivered)
+{
+	u64 own = (u64)delivered * icdc_own_loss(ca) / (256 - icdc_own_loss(ca));
+
+	return ca->lost > own + own / OWN_LOSS_VARIES + (own ? LOSSY_PACKETS : 0);
+}
+
+INLINE bool icdc_is_lossy(const struct icdc *ca, u32 delivered)
+{
+	u64 own = (u64)delivered * icdc_own_loss(ca) / (256 - icdc_own_loss(ca));
+
+	return ca->lost > own + own / OWN_LOSS_VARIES + delivered / LOSSY + LOSSY_PACKETS;
+}
+
+/* The rate at which packets arrive that leave at this one. */
+INLINE u32 icdc_arriving(const struct icdc *ca, u32 rate)
+{
+	return (u64)rate * (256 - icdc_own_loss(ca)) / 256;
+}
+
 INLINE bool icdc_is_fast(const struct icdc *ca)
 {
 	return ca->trains % FAST_EVERY == 0;
@@ -428,7 +479,7 @@ INLINE u64 icdc_usual_train_rate(const struct icdc *ca)
 {
 	u32 from = ca->free[2] > ca->rate && ca->queue_us <= icdc_standing(ca) ? ca->free[2] : ca->rate;
 	u32 all = ca->capacity - ca->capacity / UNDER_PART;
-	u64 rate = (u64)from * ca->factor / 8;
+	u64 rate = (u64)from * (ca->flags & MUCH_FREE ? TRAIN_DOUBLE : TRAIN_USUAL) / 8;
 
 	return icdc_others_have(ca, from) && rate > all ? all : rate;
 }
@@ -467,8 +518,8 @@ INLINE void icdc_start_train(struct icdc *ca, const struct icdc_account *all)
 		us = longest;
 	packets = icdc_packets(rate, us);
 	ca->train_packets = packets < TRAIN_PACKETS ? TRAIN_PACKETS : packets;
-	if (icdc_begins(ca) || (ca->mode == HOLD && !icdc_is_fast(ca) && ca->factor == TRAIN_USUAL))
-		ca->train_packets <<= ca->bunched & ~GIVES_WAY;
+	if (icdc_begins(ca) || (ca->mode == HOLD && !icdc_is_fast(ca) && !(ca->flags & MUCH_FREE)))
+		ca->train_packets <<= ca->flags & BUNCHED;
 	ca->train_first = icdc_sent(all);
 	ca->train_us = all->us;
 	ca->early_us = ca->late_us = NONE;
@@ -568,10 +619,10 @@ INLINE void icdc_lengthen(struct icdc *ca, const struct rate_sample *rs)
 		return;
 	if (ca->mode == COMPETE || (ca->mode == HOLD && icdc_is_fast(ca)))
 		return;
-	if (ca->mode == HOLD && ca->factor != TRAIN_USUAL)
-		ca->factor = TRAIN_USUAL;
-	else if ((ca->bunched & ~GIVES_WAY) < TRAIN_DOUBLINGS)
-		ca->bunched++;
+	if (ca->mode == HOLD && ca->flags & MUCH_FREE)
+		ca->flags &= ~MUCH_FREE;
+	else if ((ca->flags & BUNCHED) < TRAIN_DOUBLINGS)
+		ca->flags++;
 }
 
 /* What a train tells; nothing, if it did not leave as fast as it was to. */
@@ -614,7 +665,7 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all, con
 			ca->capacity = ca->capacity - ca->capacity / 4 + arrived / 4;
 		return;
 	}
-	if (sent < ca->rate + ca->rate / 16) {
+	if (sent < icdc_arriving(ca, ca->rate + ca->rate / 16)) {
 		/* A ceiling or the application kept it from being faster; another one would be no faster. */
 		if (ca->mode == PROBE)
 			icdc_give_up_probe(ca, all->us);
@@ -640,14 +691,14 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all, con
 	}
 	/* The faster a train the shorter, and the less exact. */
 	if (free > ca->capacity)
-		ca->capacity = ca->factor == TRAIN_USUAL ? free : ca->capacity - ca->capacity / 4 + free / 4;
+		ca->capacity = ca->flags & MUCH_FREE ? ca->capacity - ca->capacity / 4 + free / 4 : free;
 	/*
 	 * The queue did not grow, or there is much more than we use: the next train shows how much, or confirms it. Others who
 	 * have much may go at any time.
 	 */
-	ca->factor = TRAIN_USUAL;
+	ca->flags &= ~MUCH_FREE;
 	if (free > sent - sent / 32 || free > ca->rate + ca->rate / 4 || icdc_others_have(ca, ca->rate))
-		ca->factor = TRAIN_DOUBLE;
+		ca->flags |= MUCH_FREE;
 	/* Where no queue is left at its end all of it was carried: no delay makes a train look so. Of three that is two. */
 	if (ca->mode == HOLD && ca->late_us <= ca->excess_us / 4)
 		ca->free[2] = free;
@@ -826,14 +877,14 @@ INLINE bool icdc_tick_ends(const struct icdc *ca, u32 now)
 	return us >= base / 8 && ca->tick_rtt_us != ~0U && ca->tick_rtt_us > base + ca->queue_us + 2 * icdc_standing(ca);
 }
 
-INLINE void icdc_compete(struct icdc *ca, u32 delivered)
+INLINE void icdc_compete(struct icdc *ca, u32 packets, u32 delivered)
 {
 	u32 base = icdc_base(ca), share = ((u64)delivered << 8) / (ca->capacity ? ca->capacity : 1);
 
 	INVARIANT(ca->mode == COMPETE);
 	ca->delivered = delivered;
 	/* Packets of one burst are found lost in two round trips. */
-	if (ca->lost && !ca->reduced) {
+	if (icdc_loses_more(ca, packets) && !ca->reduced) {
 		ca->window -= (u64)ca->window * share * 3 / (5 * 256);
 		ca->reduced = true;
 	} else {
@@ -862,6 +913,82 @@ INLINE void icdc_compete(struct icdc *ca, u32 delivered)
 	}
 }
 
+/* The queue that a train may leave behind it on a path of this round-trip time. */
+INLINE u32 icdc_usual_excess(u32 rtt_us)
+{
+	u32 shortest = rtt_us / EXCESS_PART < EXCESS_LEAST_US ? EXCESS_LEAST_US : rtt_us / EXCESS_PART;
+
+	return shortest < excess ? shortest : excess;
+}
+
+/* The ceiling has been kept for long enough to tell whose the losses are. */
+INLINE void icdc_end_test(struct icdc *ca, u32 packets, u32 delivered, u16 now_ms)
+{
+	u8 loss = icdc_loss(ca, packets);
+
+	if (8 * (u32)loss >= UNFALLEN * (u32)ca->loss) {
+		ca->flags &= ~TESTS;
+		/* Those that have fallen before were of the rate. */
+		if (!(ca->flags & FELL)) {
+			ca->ceiling = 0;
+			ca->excess_us = icdc_usual_excess(icdc_base(ca));
+		}
+	} else {
+		ca->flags |= FELL;
+		if (!icdc_is_lossy(ca, packets))
+			ca->flags &= ~TESTS;
+		else if (delivered < ca->ceiling)
+			ca->ceiling = delivered;
+	}
+	ca->loss = loss;
+	ca->ceiling_ms = now_ms;
+}
+
+/* HOLD: what was lost in a round trip; `stood`: a queue of others had stood for long. */
+INLINE void icdc_hear_of_losses(struct icdc *ca, u32 packets, u32 delivered, u16 now_ms, bool stood)
+{
+	u32 base = icdc_base(ca), free = icdc_median(ca->free[0], ca->free[1], ca->free[2]);
+	u16 since_ms = now_ms - ca->ceiling_ms;
+	u8 loss = icdc_loss(ca, packets);
+
+	if (ca->flags & TESTS) {
+		if (since_ms > (u64)TEST_HALVES * base / 2000)
+			icdc_end_test(ca, packets, delivered, now_ms);
+	} else if (icdc_is_lossy(ca, packets)) {
+		/* A single one may owe its losses to the bursts that came before; and after a long queue they are its. */
+		if (!stood && (ca->ceiling || since_ms <= 3 * base / 1000 + 50)) {
+			if (!ca->ceiling)
+				ca->flags &= ~FELL;
+			ca->flags |= TESTS;
+			ca->loss = loss;
+			ca->ceiling = delivered;
+		}
+		ca->ceiling_ms = now_ms;
+		/* The queue is too short for our trains, unless others fill it. */
+		if (ca->queue_us <= icdc_standing(ca))
+			ca->excess_us -= ca->excess_us / 4;
+		if (ca->excess_us < EXCESS_LOSSY_US)
+			ca->excess_us = EXCESS_LOSSY_US;
+	} else {
+		if (loss < ca->loss)
+			ca->loss -= ((u32)ca->loss - loss + 3) / 4;
+		if (ca->ceiling && since_ms > CEILING_MS) {
+			/* From now on a little more with each round trip, up to what seems to be free. */
+			ca->ceiling += ca->ceiling / CEILING_LIFT;
+			if (ca->ceiling > free || ca->ceiling > RATE_MAX / 2)
+				ca->ceiling = 0;
+		}
+	}
+}
+
+/* Losses are not asked about any more. */
+INLINE void icdc_drop_test(struct icdc *ca)
+{
+	if (ca->flags & TESTS)
+		ca->loss = 0;
+	ca->flags &= ~(TESTS | FELL);
+}
+
 /* Four ticks. */
 INLINE void icdc_end_round(struct icdc *ca, const struct icdc_account *all)
 {
@@ -870,7 +997,7 @@ INLINE void icdc_end_round(struct icdc *ca, const struct icdc_account *all)
 	u16 now_ms = all->us / 1000;
 	bool stood;
 
-	if (ca->mode == FILL && ca->lost > packets / LOSSY + LOSSY_PACKETS && ++ca->rounds > 1) {
+	if (ca->mode == FILL && icdc_is_lossy(ca, packets) && ++ca->rounds > 1) {
 		/* Not only the last burst: the path has less than it had, or than it seemed to have. */
 		ca->rounds = 0;
 		icdc_keep(ca, delivered);
@@ -878,7 +1005,7 @@ INLINE void icdc_end_round(struct icdc *ca, const struct icdc_account *all)
 		ca->train = NO_TRAIN;
 	}
 	if (ca->mode == COMPETE) {
-		icdc_compete(ca, delivered);
+		icdc_compete(ca, packets, delivered);
 	} else if (ca->mode == HOLD) {
 		free = icdc_median(ca->free[0], ca->free[1], ca->free[2]);
 		stood = ca->rounds >= STANDS;
@@ -893,6 +1020,7 @@ INLINE void icdc_end_round(struct icdc *ca, const struct icdc_account *all)
 			ca->rounds = COMPETE_AFTER;
 		} else if (ca->rounds >= COMPETE_AFTER) {
 			ca->rounds = 0;
+			icdc_drop_test(ca);
 			ca->mode = COMPETE;
 			ca->window = icdc_packets(delivered, base + ca->queue_us) + 4;
 			ca->delivered = delivered;
@@ -900,22 +1028,7 @@ INLINE void icdc_end_round(struct icdc *ca, const struct icdc_account *all)
 			ca->trains = 0;
 			ca->train = NO_TRAIN;
 		}
-		if (ca->lost > packets / LOSSY + LOSSY_PACKETS) {
-			/* A single one may owe its losses to the bursts that came before; and after a long queue they are its. */
-			if (!stood && (ca->ceiling || (u16)(now_ms - ca->ceiling_ms) <= 3 * base / 1000 + 50))
-				ca->ceiling = delivered;
-			ca->ceiling_ms = now_ms;
-			/* The queue is too short for our trains, unless others fill it. */
-			if (ca->queue_us <= icdc_standing(ca))
-				ca->excess_us -= ca->excess_us / 4;
-			if (ca->excess_us < EXCESS_LOSSY_US)
-				ca->excess_us = EXCESS_LOSSY_US;
-		} else if (ca->ceiling && (u16)(now_ms - ca->ceiling_ms) > CEILING_MS) {
-			/* From now on a little more with each round trip, up to what seems to be free. */
-			ca->ceiling += ca->ceiling / CEILING_LIFT;
-			if (ca->ceiling > free || ca->ceiling > RATE_MAX / 2)
-				ca->ceiling = 0;
-		}
+		icdc_hear_of_losses(ca, packets, delivered, now_ms, stood);
 	}
 	/* The path may have become longer: the least round-trip time is that of the last two periods outside of COMPETE. */
 	longest = PERIOD_ROUNDS * base > PERIOD_LEAST_MS * 1000U ? PERIOD_ROUNDS * base / 1000 : PERIOD_LEAST_MS;
@@ -1054,6 +1167,8 @@ INLINE bool icdc_decide(struct icdc *ca, struct tcp_sock *tp, const struct icdc_
 	if (rs->losses > 0) {
 		lost = ca->lost + (u32)rs->losses;
 		ca->lost = lost < NONE ? lost : NONE;
+		/* They left before the train, or in it, and will not be counted. */
+		ca->train_first -= (u32)rs->losses;
 	}
 	if (icdc_tick_ends(ca, all->us)) {
 		icdc_tick(ca, all);
@@ -1115,19 +1230,17 @@ INLINE void icdc_resume(struct icdc *ca, const struct icdc_account *all, const s
 
 INLINE void icdc_begin(struct icdc *ca, const struct icdc_account *all, const struct socket_hint *hint, u32 rtt_us, u32 mss)
 {
-	u32 shortest = rtt_us / EXCESS_PART < EXCESS_LEAST_US ? EXCESS_LEAST_US : rtt_us / EXCESS_PART;
-	u8 gives_way = hint->background ? GIVES_WAY : ca->bunched & GIVES_WAY;
+	u8 gives_way = hint->background ? GIVES_WAY : ca->flags & GIVES_WAY;
 
 	__builtin_memset(ca, 0, sizeof(*ca));
-	ca->bunched = gives_way;
+	ca->flags = gives_way;
 	ca->before_us = ~0U;
 	ca->period_us = rtt_us ? rtt_us : ~0U;
 	ca->period_ms = all->us / 1000;
 	ca->tick_rtt_us = ~0U;
 	ca->round_us = ca->tick_us = ca->last_us = all->us;
 	ca->tick_delivered = ca->round_delivered = ca->train_first = all->delivered;
-	ca->excess_us = shortest < excess ? shortest : excess;
-	ca->factor = TRAIN_USUAL;
+	ca->excess_us = icdc_usual_excess(rtt_us);
 	icdc_resume(ca, all, hint, rtt_us, mss);
 }
 
@@ -1147,6 +1260,7 @@ INLINE void icdc_begin_anew(struct icdc *ca, u32 now)
 	if (ca->mode == PROBE)
 		icdc_retreat(ca);
 	icdc_fill(ca, now);
+	icdc_drop_test(ca);
 	ca->ceiling = 0;
 	ca->rounds = 0;
 	ca->train = NO_TRAIN;
@@ -1457,7 +1571,7 @@ INLINE bool icdc_join(struct sock *sk, struct icdc *ca, const struct socket_hint
 	}
 	__builtin_memset(ca, 0, sizeof(*ca));
 	ca->standing = UNCOUNTED;
-	ca->bunched = hint->background ? GIVES_WAY : 0;
+	ca->flags = hint->background ? GIVES_WAY : 0;
 	ca->member.bundle = hint->bundle;
 	bundle_lock(bundle);
 	ca->member.number = ++bundle->joined;

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use icdc_protocol::message::{ReceiveOptions, SendOptions};
-use icdc_rate::connection_count::{KERNEL_BUFFERS, SSH_CHANNEL, needed_for};
+use icdc_rate::connection_count::{KERNEL_BUFFERS, OVER_DATAGRAMS, SSH_CHANNEL, needed_for};
 use icdc_tcp::congestion::finds_the_rate;
 use icdc_transfer::sender::SendingLink;
 use icdc_transfer::{Event, EventSink, receiver};
@@ -52,7 +52,10 @@ impl ConnectionCounts {
 /// without one; 1 if the congestion control finds the path's rate alone.
 fn needed_by_path(link: &SendingLink, limit: Option<Rate>) -> u8 {
     let SendingLink { link, tuned, .. } = link;
-    if link.control.finds_the_rate() || tuned.as_ref().is_some_and(|tuned| finds_the_rate(&tuned.congestion())) {
+    if link.control.finds_the_rate() {
+        return OVER_DATAGRAMS;
+    }
+    if tuned.as_ref().is_some_and(|tuned| finds_the_rate(&tuned.congestion())) {
         return 1;
     }
     let channel = link.control.window().map_or(SSH_CHANNEL, |window| SSH_CHANNEL.with(window));

@@ -31,6 +31,7 @@ mod durable_stream;
 mod error;
 mod failure_kind;
 pub mod forward;
+pub mod known_losses;
 pub mod known_routes;
 pub mod location;
 mod look;
@@ -45,6 +46,7 @@ mod runs;
 mod scratch;
 mod sources;
 mod transfer_id;
+mod trial;
 mod unfinished_files;
 
 pub use change::change;

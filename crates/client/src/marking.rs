@@ -5,7 +5,7 @@ use std::sync::Arc;
 use icdc_link::Link;
 use icdc_scitags::{Flows, Marker};
 
-use crate::connect::{Connect, ConnectError, Further};
+use crate::connect::{Connect, ConnectError, Further, Reaches};
 
 /// A far end whose data connections are announced to the networks by fireflies (SciTags), if there
 /// is a marker.
@@ -36,6 +36,22 @@ impl<C: Connect> Connect for Marked<'_, C> {
     fn further(&mut self) -> Result<Further<'_>, ConnectError> {
         let (further, flows) = (self.far.further()?, self.flows.as_ref());
         Ok(Box::new(move |number, stop| further(number, stop).inspect(|link| mark(flows, link))))
+    }
+
+    fn datagrams(&self) -> Option<Reaches> {
+        self.far.datagrams()
+    }
+
+    fn is_over_datagrams(&self) -> bool {
+        self.far.is_over_datagrams()
+    }
+
+    fn take_datagrams(&mut self) {
+        self.far.take_datagrams();
+    }
+
+    fn leave_datagrams(&mut self) {
+        self.far.leave_datagrams();
     }
 
     fn most_links(&self) -> u8 {

@@ -18,7 +18,7 @@ use icdc_transfer::sender::selection::Selection;
 use icdc_transfer::sender::{self, AskedList, Follow, Input, SendingLink, Sources};
 use icdc_transfer::{
     Account, Event, EventSink, FurtherLink, Joining, NameList, Notary, ReceiptSink, Run, Sample, Stage, Summary,
-    UserCeiling, receiver, summary,
+    UserCeiling, Wanted, receiver, summary,
 };
 use icdc_tuning::Tuned;
 use icdc_units::{Rate, Ratio, Span};
@@ -27,6 +27,7 @@ use crate::connect::{Connect, ConnectError, Further};
 use crate::connection_counts::ConnectionCounts;
 use crate::error::CopyError;
 use crate::receipt::{ReceiptFile, Signer};
+use crate::trial::{Carried, Trial, Turn};
 
 /// Time within which a session notices that its connections were cut; failures of further
 /// connections are shown only if the session lasts longer.
@@ -153,12 +154,14 @@ pub fn push_over(
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
     let account = order.account;
+    let (carried, events) = &Carried::of(events);
     let run = Run { account, events, stop, ceiling: Some(order.ceiling) };
     let mut receive = ReceiveOptions { receipt: order.receipt.is_some(), ..order.receive.clone() };
     if order.send.congestion.is_none() {
         icdc_tcp::congestion::load_ahead();
     }
     let patience = Patience { retry_for: order.retry_for, follows: order.follow.is_some() };
+    let tcp_rate = Mutex::default();
     let mut session = || {
         receive.place = receive.place.or(account.place());
         let job = Job::Transfer(Transfer::Receive { destination: order.destination.clone(), options: receive.clone() });
@@ -179,7 +182,9 @@ pub fn push_over(
             connect.least_links()..=connect.most_links(),
             events,
         );
-        let making = ConnectionMaker { transfer: order.transfer, count, sending: true, events, stop };
+        let control = link.link.control.clone();
+        let trial = Trial { first: &control, carried, before: &tcp_rate, may_turn: order.input.is_none() };
+        let making = ConnectionMaker { transfer: order.transfer, count, sending: true, trial, events, stop };
         making.beside(connect, |joining| {
             let found = match order.input {
                 Some(input) => Sources::stream(input.clone()),
@@ -233,10 +238,11 @@ pub(crate) fn pull_over(
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
     let PullRequest { transfer, sources, send, account, .. } = *order;
-    let events = &attributing_limits(order.ceiling, events);
+    let (carried, events) = &Carried::of(&attributing_limits(order.ceiling, events));
     let run = Run { account, events, stop, ceiling: Some(order.ceiling) };
     let mut receive = order.receive.clone();
     let patience = Patience { retry_for: order.retry_for, follows: false };
+    let tcp_rate = Mutex::default();
     let received = with_retries(patience, run, || {
         receive.place = receive.place.or(account.place());
         let job = Job::Transfer(Transfer::Send { sources: sources.to_vec(), options: send.clone() });
@@ -244,7 +250,9 @@ pub(crate) fn pull_over(
         let count =
             ConnectionCounts::of(&link, send, order.receive, connect.least_links()..=connect.most_links(), events);
         let SendingLink { link, .. } = link;
-        let making = ConnectionMaker { transfer, count, sending: false, events, stop };
+        let control = link.control.clone();
+        let trial = Trial { first: &control, carried, before: &tcp_rate, may_turn: order.output.is_none() };
+        let making = ConnectionMaker { transfer, count, sending: false, trial, events, stop };
         let outcome = making.beside(connect, |joining| {
             let order = receiver::ReceiveRequest {
                 transfer,
@@ -335,6 +343,7 @@ struct ConnectionMaker<'a> {
     transfer: TransferId,
     count: ConnectionCounts,
     sending: bool,
+    trial: Trial<'a>,
     events: &'a EventSink,
     stop: &'a StopSignal,
 }
@@ -354,17 +363,35 @@ impl ConnectionMaker<'_> {
             drop(wanted);
             return Ok(session(Joining { joined: &joined, wanted: Some(&want) })?);
         }
+        let (is_over_datagrams, reaches) = (connect.is_over_datagrams(), connect.datagrams());
+        let session_of = self.trial.begin();
         let further = connect.further().map_err(AttemptError::Connect)?;
         let over = self.stop.child();
         let making = PendingConnections { making: *self, further: &further, join, over: &over, made: Mutex::default() };
         let outcome = std::thread::scope(|scope| {
             let making = &making;
             // The first connection is number 0.
-            let _ = want.send(self.count.first);
+            let _ = want.send(Wanted::Connections(self.count.first));
+            if is_over_datagrams && let Err(error) = start_scoped(scope, "trial", || session_of.watch(&over)) {
+                tracing::debug!("datagrams are not tried out: {error}");
+            }
+            let session_of = &session_of;
             let make = move || {
-                let mut next = 1;
+                let (mut next, mut reaches) = (1, reaches);
                 for wanted in wanted {
-                    let end = wanted.min(self.count.most);
+                    let count = match wanted {
+                        Wanted::Connections(count) => count,
+                        Wanted::Datagrams => {
+                            if let Some(reaches) = reaches.take()
+                                && let Err(error) =
+                                    start_scoped(scope, "datagrams", move || session_of.turn(&reaches, making.over))
+                            {
+                                tracing::debug!("no datagrams: {error}");
+                            }
+                            continue;
+                        }
+                    };
+                    let end = count.min(self.count.most);
                     let more = end.saturating_sub(next);
                     making.expect(more);
                     let spread = if next == 1 { Span::ZERO } else { self.count.spread };
@@ -388,7 +415,22 @@ impl ConnectionMaker<'_> {
         });
         // Connections that came too late are closed; the other end sends nothing over them.
         joined.try_iter().for_each(|further| further.link.control.shutdown());
-        Ok(outcome?)
+        drop(further);
+        if session_of.is_unreached() {
+            connect.leave_datagrams();
+        }
+        let turn = session_of.end(outcome.is_err() && !self.stop.is_requested(), is_over_datagrams);
+        match turn {
+            Turn::None => Ok(outcome?),
+            Turn::ToDatagrams => {
+                connect.take_datagrams();
+                Err(AttemptError::Turned)
+            }
+            Turn::ToTcp => {
+                connect.leave_datagrams();
+                Err(AttemptError::Turned)
+            }
+        }
     }
 }
 
@@ -489,6 +531,8 @@ enum AttemptError {
     Session(SessionError),
     /// The request is invalid.
     Usage(String),
+    /// The session was ended here, as the next one goes over datagrams, or over TCP again.
+    Turned,
 }
 
 impl From<SessionError> for AttemptError {
@@ -514,13 +558,20 @@ fn with_retries<T>(
     mut attempt: impl FnMut() -> Result<T, AttemptError>,
 ) -> Result<T, CopyError> {
     let mut retry = Retry::new(retry_for);
+    let mut has_turned = false;
     loop {
         let (bytes_before, begun) = (account.bytes(), clock::now());
         let reason = match attempt() {
             Ok(done) => return Ok(done),
             Err(AttemptError::Usage(reason)) => return Err(CopyError::Usage(reason)),
             Err(AttemptError::Connect(_)) if stop.is_requested() => return Err(CopyError::Interrupted),
-            Err(AttemptError::Connect(error)) if !retry.has_tried() || error.is_final() => return Err(error.into()),
+            Err(AttemptError::Turned) => {
+                has_turned = true;
+                continue;
+            }
+            Err(AttemptError::Connect(error)) if !(retry.has_tried() || has_turned) || error.is_final() => {
+                return Err(error.into());
+            }
             // The remedies for a host that cannot be reached do not apply: it was reached before.
             Err(AttemptError::Connect(error)) => error.in_short(),
             Err(AttemptError::Session(error)) if !retry.is_worth_it(&error, stop.is_requested()) => {

@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use quinn_proto::{Connection, FinishError, ReadError, StreamId, VarInt, WriteError};
@@ -16,6 +17,9 @@ const CHUNKS: usize = 64;
 /// Bytes that are handed on before others have their turn.
 const TURN: usize = 512 << 10;
 
+/// Time for what a program has given to arrive once it has closed its end. Who waits for more has not closed it.
+const GONE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// A stream and its local socket.
 pub(crate) struct Bridge {
     pub(crate) socket: UnixStream,
@@ -25,6 +29,8 @@ pub(crate) struct Bridge {
     pub(crate) writable: bool,
     /// Whether the program has closed its end: it reads no more.
     pub(crate) is_gone: bool,
+    /// When what it has given is given up, since it has closed its end.
+    lapses: Option<Instant>,
     space: BytesMut,
     /// What was read and the stream has not taken.
     outgoing: Option<Bytes>,
@@ -47,6 +53,7 @@ impl Bridge {
             readable: false,
             writable: true,
             is_gone: false,
+            lapses: None,
             space: BytesMut::new(),
             outgoing: None,
             outgoing_ended: false,
@@ -77,6 +84,22 @@ impl Bridge {
         self.outgoing = None;
         self.mark_delivered();
         let _ = self.socket.shutdown(Shutdown::Read);
+    }
+
+    /// Gives up what the program has given and the other end does not have, some time after the program has closed its end; returns
+    /// when that is.
+    pub(crate) fn lapse(&mut self, connection: &mut Connection, now: Instant) -> Option<Instant> {
+        if !self.is_gone || self.is_delivered {
+            return None;
+        }
+        let lapses = *self.lapses.get_or_insert(now + GONE_TIMEOUT);
+        if now < lapses {
+            return Some(lapses);
+        }
+        // One that has ended needs no more.
+        let _ = connection.send_stream(self.stream).reset(VarInt::from_u32(0));
+        self.stop_giving();
+        None
     }
 
     fn stop_receiving(&mut self, connection: &mut Connection) {

@@ -16,7 +16,7 @@ use crate::bridge::Bridge;
 use crate::congestion::SharedFlow;
 use crate::pacing::Pacing;
 use crate::settings::{STREAMS, UNAUTHENTICATED_WINDOW};
-use crate::socket::Socket;
+use crate::socket::Sockets;
 
 /// What the streams give before it can leave: so long at the rate that is sent; where that is not known yet, as many
 /// windows, since the next burst is so much longer; so many bytes at least and at most. More would only wait, and what
@@ -203,7 +203,7 @@ impl Connection {
         &mut self,
         now: Instant,
         (handle, endpoint): (ConnectionHandle, &mut Endpoint),
-        socket: &Socket,
+        sockets: &Sockets,
         mut tell: impl FnMut(&mut Self, Change),
     ) -> Next {
         if self.quic.poll_timeout().is_some_and(|at| at <= now) {
@@ -243,11 +243,12 @@ impl Connection {
             }
         }
         let more = self.deliver(now);
+        let lapses = self.bridges.values_mut().filter_map(|bridge| bridge.lapse(&mut self.quic, now)).min();
         self.refill();
-        let wait = self.transmit(now, socket);
+        let wait = self.transmit(now, sockets);
         match (wait, more) {
             (Next::Now, _) | (_, true) => Next::Now,
-            (Next::At(at), false) => Next::At(at.into_iter().chain(self.quic.poll_timeout()).min()),
+            (Next::At(at), false) => Next::At(at.into_iter().chain(self.quic.poll_timeout()).chain(lapses).min()),
         }
     }
 
@@ -302,10 +303,10 @@ impl Connection {
     }
 
     /// Sends what may leave.
-    fn transmit(&mut self, now: Instant, socket: &Socket) -> Next {
+    fn transmit(&mut self, now: Instant, sockets: &Sockets) -> Next {
         for _ in 0..TURN {
             if let Some(transmit) = self.held.take()
-                && !socket.send(&transmit, &self.contents)
+                && !sockets.send(&transmit, &self.contents)
             {
                 self.held = Some(transmit);
                 return Next::At(None);
@@ -317,7 +318,7 @@ impl Connection {
                 let waits = self.pacing.waits_until(now);
                 flow.hold(waits.is_some());
                 let run = Pacing::run(rate, packet).min(flow.room());
-                (run.clamp(1, socket.longest_run() as u64) as usize, waits, rate)
+                (run.clamp(1, sockets.longest_run() as u64) as usize, waits, rate)
             };
             self.contents.clear();
             let before = self.quic.stats();

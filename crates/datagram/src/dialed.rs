@@ -14,7 +14,7 @@ use crate::congestion::{FlowState, SharedFlow};
 use crate::engine::{Command, ConnectProgress, Engine, Handle, pair};
 use crate::error::DatagramError;
 use crate::settings::{Algorithm, any};
-use crate::socket::Socket;
+use crate::socket::Sockets;
 
 /// Time for the end of a stream to arrive when the connection is given up: the process may end right after.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -43,9 +43,9 @@ impl Dialed {
         is_given_up: impl Fn() -> bool,
     ) -> Result<Self, DatagramError> {
         let socket = UdpSocket::bind(any(remote)).map_err(DatagramError::kernel("bind"))?;
-        let socket = Socket::new(socket).map_err(DatagramError::kernel("setsockopt"))?;
+        let sockets = Sockets::new(socket).map_err(DatagramError::kernel("setsockopt"))?;
         let tls = QuicClientConfig::try_from(tls).map_err(|error| DatagramError::Ended(error.to_string()))?;
-        let engine = Engine::start(socket, algorithm, None)?;
+        let engine = Engine::start(sockets, algorithm, None)?;
         let (told, progress) = unbounded();
         engine.give(Command::Connect(remote, Box::new(ClientConfig::new(Arc::new(tls))), told));
         let deadline = clock::now() + patience;

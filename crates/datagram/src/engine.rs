@@ -24,11 +24,14 @@ use crate::congestion::SharedFlow;
 use crate::connection::{Change, Connection, Next};
 use crate::error::DatagramError;
 use crate::settings::{Algorithm, UNAUTHENTICATED_STREAMS, transport};
-use crate::socket::{Arrived, Socket};
+use crate::socket::{Arrived, Sockets};
 
-/// Token in epoll of the UDP socket, and of the descriptor that wakes the thread; local sockets have those of their streams.
-const UDP: u64 = u64::MAX;
-const WAKE: u64 = u64::MAX - 1;
+/// Token in epoll of the descriptor that wakes the thread, and of the first UDP socket, before which are those of the further ones;
+/// local sockets have those of their streams.
+const WAKE: u64 = u64::MAX;
+const UDP: u64 = WAKE - 1;
+/// Number of tokens of UDP sockets.
+const UDPS: u64 = 64;
 /// Number of events of epoll that are processed at once.
 const EVENTS: usize = 256;
 /// Number of connections of a listening end; further ones are refused.
@@ -164,7 +167,7 @@ struct Entry {
 
 /// The thread's state.
 pub(crate) struct Engine {
-    socket: Socket,
+    sockets: Sockets,
     endpoint: Endpoint,
     entries: HashMap<ConnectionHandle, Entry>,
     accepting: Option<Accepting>,
@@ -184,24 +187,26 @@ pub(crate) struct Engine {
 impl Engine {
     /// Starts an engine at a socket.
     pub(crate) fn start(
-        socket: Socket,
+        sockets: Sockets,
         algorithm: Algorithm,
         accepting: Option<Accepting>,
     ) -> Result<Handle, DatagramError> {
         let config = Arc::new(EndpointConfig::default());
         let server = accepting.as_ref().map(|accepting| Arc::clone(&accepting.config));
-        let endpoint = Endpoint::new(config, server, !socket.may_fragment(), None);
+        let endpoint = Endpoint::new(config, server, !sockets.may_fragment(), None);
         let errno = |call| move |errno: rustix::io::Errno| DatagramError::Kernel { call, cause: errno.into() };
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(errno("eventfd"))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(errno("epoll_create"))?;
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
-        epoll::add(&epoll, &socket, EventData::new_u64(UDP), flags).map_err(errno("epoll_ctl"))?;
+        for (socket, number) in sockets.descriptors().zip(0..UDPS) {
+            epoll::add(&epoll, socket, EventData::new_u64(UDP - number), flags).map_err(errno("epoll_ctl"))?;
+        }
         epoll::add(&epoll, &wake, EventData::new_u64(WAKE), EventFlags::IN).map_err(errno("epoll_ctl"))?;
         let (sender, commands) = unbounded();
         let own = Commands { sender, wake: Arc::new(wake) };
         let handed_out = own.clone();
         let engine = Self {
-            socket,
+            sockets,
             endpoint,
             entries: HashMap::new(),
             accepting,
@@ -227,18 +232,17 @@ impl Engine {
 
     fn run(mut self) {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
-        let mut may_have_more = true;
         loop {
             self.run_commands();
-            if may_have_more {
-                may_have_more = self.receive();
+            if self.sockets.may_have_more() {
+                self.receive();
             }
             let next = self.drive();
             if self.is_ending && self.entries.is_empty() {
                 return;
             }
             let timeout = match next {
-                _ if may_have_more => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
+                _ if self.sockets.may_have_more() => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
                 Next::Now => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
                 Next::At(at) => at.and_then(|at| Timespec::try_from(at.saturating_duration_since(clock::now())).ok()),
             };
@@ -251,7 +255,11 @@ impl Engine {
                     WAKE => {
                         let _ = rustix::io::read(&*self.own.wake, &mut [0; 8]);
                     }
-                    UDP => may_have_more |= flags.contains(EventFlags::IN),
+                    token if UDP - token < UDPS => {
+                        if flags.contains(EventFlags::IN) {
+                            self.sockets.mark((UDP - token) as usize);
+                        }
+                    }
                     token => self.mark(token, flags),
                 }
             }
@@ -321,11 +329,9 @@ impl Engine {
         }
     }
 
-    /// Receives what has arrived; whether there may be more.
-    fn receive(&mut self) -> bool {
-        let mut arrived: Vec<Arrived> = Vec::new();
-        let more = self.socket.receive(|datagram| arrived.push(datagram));
-        for Arrived { from, to, ecn, data, at } in arrived {
+    /// Receives what has arrived.
+    fn receive(&mut self) {
+        for Arrived { from, to, ecn, data, at, .. } in self.sockets.receive() {
             self.response.clear();
             // Time does not go back.
             let now = at.max(self.latest);
@@ -341,7 +347,6 @@ impl Engine {
                 None => {}
             }
         }
-        more
     }
 
     fn next_number(&mut self) -> u64 {
@@ -351,7 +356,7 @@ impl Engine {
 
     fn respond(&self, transmit: &Transmit) {
         // One that the socket does not take is asked for again.
-        self.socket.send(transmit, &self.response);
+        self.sockets.send(transmit, &self.response);
     }
 
     /// Accepts a connection, has its address show that it is one, or refuses it.
@@ -401,7 +406,7 @@ impl Engine {
 
     /// Has every connection do what is due; returns when the next one is to be driven.
     fn drive(&mut self) -> Next {
-        let Self { socket, endpoint, entries, accepting, epoll, is_ending, own, .. } = self;
+        let Self { sockets, endpoint, entries, accepting, epoll, is_ending, own, .. } = self;
         let mut next = Next::At(None);
         entries.retain(|handle, entry| {
             let now = clock::now();
@@ -425,10 +430,12 @@ impl Engine {
                         let _ = told.send(ConnectProgress::Connected);
                     }
                 }
-                Change::Lost(reason) => match told {
-                    Some(told) => drop(told.send(ConnectProgress::Ended(reason.into()))),
-                    None => tracing::debug!(peer = %address, "connection over datagrams: {reason}"),
-                },
+                Change::Lost(reason) => {
+                    tracing::debug!(peer = %address, "connection over datagrams: {reason}");
+                    if let Some(told) = told {
+                        let _ = told.send(ConnectProgress::Ended(reason.into()));
+                    }
+                }
                 Change::Opened(stream) => {
                     if let Some(accepting) = accepting {
                         *unused_until = None;
@@ -444,7 +451,7 @@ impl Engine {
                     }
                 }
             };
-            let due = connection.drive(now, (*handle, endpoint), socket, tell);
+            let due = connection.drive(now, (*handle, endpoint), sockets, tell);
             if entry.told.is_none()
                 && entry.unused_until.is_none()
                 && entry.connection.is_unused()

@@ -20,6 +20,7 @@
 //! | the algorithm, as the kernel would call it | `congestion` |
 //! | when packets leave | `pacing` |
 //! | UDP sockets, many packets at a time | `socket` |
+//! | several of one address | `group` |
 //! | what is asked of QUIC | `settings` |
 //!
 //! Whoever has one end of a stream has a Unix socket, which can be handed to another process. QUIC's TLS protects what this
@@ -34,6 +35,7 @@ mod connection;
 mod dialed;
 mod engine;
 mod error;
+mod group;
 mod listener;
 mod pacing;
 mod settings;

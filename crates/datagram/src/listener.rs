@@ -11,7 +11,7 @@ use quinn_proto::crypto::rustls::QuicServerConfig;
 use crate::engine::{Accepting, Command, Engine, Handle, StreamHandle};
 use crate::error::DatagramError;
 use crate::settings::Algorithm;
-use crate::socket::Socket;
+use crate::socket::Sockets;
 
 /// A stream that another end has opened.
 #[derive(Debug)]
@@ -41,8 +41,8 @@ impl Listener {
         algorithm: Algorithm,
         take: impl Fn(Accepted) + Send + 'static,
     ) -> Result<Self, DatagramError> {
-        let socket = Socket::new(socket).map_err(DatagramError::kernel("setsockopt"))?;
-        let address = socket.address().map_err(DatagramError::kernel("getsockname"))?;
+        let sockets = Sockets::new(socket).map_err(DatagramError::kernel("setsockopt"))?;
+        let address = sockets.address().map_err(DatagramError::kernel("getsockname"))?;
         let crypto = QuicServerConfig::try_from(tls).map_err(|error| DatagramError::Ended(error.to_string()))?;
         let mut config = ServerConfig::with_crypto(Arc::new(crypto));
         // Another path would need a congestion control of its own.
@@ -51,7 +51,7 @@ impl Listener {
             config: Arc::new(config),
             take: Box::new(move |socket, peer, incoming| take(Accepted { socket, peer, incoming })),
         };
-        Ok(Self { engine: Engine::start(socket, algorithm, Some(accepting))?, address })
+        Ok(Self { engine: Engine::start(sockets, algorithm, Some(accepting))?, address })
     }
 
     /// Accepts no more connections from now on.

@@ -37,7 +37,7 @@ pub use harness::error::ExperimentError;
 pub use harness::scenario::Scenario;
 
 /// All scenarios, in the order of their names.
-pub static ALL: [Scenario; 39] = [
+pub static ALL: [Scenario; 40] = [
     copy::any_host::SCENARIO,
     copy::bundles_simulated::SCENARIO,
     paper::cc_acks::SCENARIO,
@@ -56,6 +56,7 @@ pub static ALL: [Scenario; 39] = [
     copy::icdc_fast::SCENARIO,
     paper::icdc_pseudo::SCENARIO,
     copy::icdc_simulated::SCENARIO,
+    copy::any_host::LOSSY,
     pacing::pacing_classes::SCENARIO,
     pacing::pacing_many::SCENARIO,
     pacing::pacing_single::SCENARIO,

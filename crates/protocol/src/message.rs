@@ -282,6 +282,9 @@ pub enum Message {
         /// Id of the item, whose contents are wanted.
         id: EntryId,
     },
+    /// Losses are more than any number of TCP connections bears, from a sender that the other end has connected to. The receiver
+    /// goes on over datagrams, if it can. To a receiver that has [`Features::DATAGRAMS`].
+    DatagramsWanted,
 }
 
 impl Message {
@@ -388,6 +391,7 @@ impl Message {
             Self::Chunks(_) => "Chunks",
             Self::Assembled(_) => "Assembled",
             Self::InPlace { .. } => "InPlace",
+            Self::DatagramsWanted => "DatagramsWanted",
         }
     }
 }

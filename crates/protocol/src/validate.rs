@@ -123,6 +123,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
             ("StreamDurable", require((1..=MAX_FILE_SIZE).contains(bytes), "no part of a file"))
         }
         Message::InPlace { .. } => ("InPlace", Ok(())),
+        Message::DatagramsWanted => ("DatagramsWanted", Ok(())),
         Message::Confirmed => ("Confirmed", Ok(())),
         Message::Left { connection, .. } => ("Left", job::further(*connection)),
         Message::Interrupt => ("Interrupt", Ok(())),

@@ -211,6 +211,9 @@ impl Features {
     /// ([`ReceiveOptions::in_place`](crate::message::ReceiveOptions::in_place)); as the sender, it takes
     /// which ones ([`InPlace`](crate::Message::InPlace)).
     pub const IN_PLACE: Self = Self(1 << 22);
+    /// As the end that makes connections, the end hears that datagrams are wanted
+    /// ([`DatagramsWanted`](crate::Message::DatagramsWanted)).
+    pub const DATAGRAMS: Self = Self(1 << 23);
     /// The features of this release.
     pub const OURS: Self = Self(
         Self::DISKLESS.0
@@ -235,7 +238,8 @@ impl Features {
             | Self::KEY_CEILING.0
             | Self::STREAM_PLACES.0
             | Self::DELTA.0
-            | Self::IN_PLACE.0,
+            | Self::IN_PLACE.0
+            | Self::DATAGRAMS.0,
     );
 
     /// The set of these bits, whatever they mean.

@@ -64,6 +64,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Basis", "f17d267f"),
         ("Chunks", "c18f1d03"),
         ("InPlace", "9036d4ad"),
+        ("DatagramsWanted", "07a58e49"),
         ("Refused", "c2a94cc6"),
         ("Left", "93d7c101"),
         ("MaxRate", "db3edbb5"),
@@ -440,6 +441,7 @@ fn from_sender() -> Vec<Message> {
         Message::Congestion(Congestion { name: "icdc".into(), instead: "none".into() }),
         Message::Confirmed,
         Message::Connections { wanted: 60 },
+        Message::DatagramsWanted,
     ]
 }
 

@@ -121,6 +121,7 @@ fn unknown_features_mean_nothing() {
         Features::DEVICES,
         Features::DELTA,
         Features::IN_PLACE,
+        Features::DATAGRAMS,
     ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);
     let preserve = Preserve { specials: true, ..Preserve::default() };

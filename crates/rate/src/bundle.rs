@@ -25,6 +25,7 @@
 //! | the sum over all members | `aggregate.rs` |
 //! | each member's share of the total | `shares.rs` |
 //! | whether more members would carry more | `scarcity.rs` |
+//! | whether losses are more than any number of members bears | `losses.rs` |
 //! | which members send the last blocks | `last_blocks.rs` |
 //!
 //! In the background ([`Bundle::giving_way`]) there is no COMPETE: where others fill the queue, they get
@@ -38,6 +39,7 @@ mod aggregate;
 mod climb;
 mod compete;
 mod last_blocks;
+mod losses;
 mod scarcity;
 mod search;
 mod shares;
@@ -52,6 +54,7 @@ use aggregate::Aggregate;
 use climb::{Climb, Verdict};
 use compete::{Compete, Transition};
 pub use last_blocks::Owed;
+use losses::Losses;
 use scarcity::Scarcity;
 use search::Search;
 use shares::Demand;
@@ -170,6 +173,8 @@ pub struct Plan {
     pub ceilings: Vec<(Number, Option<Rate>)>,
     /// Number of members that there should be, if that is more than there are.
     pub wanted: Option<u64>,
+    /// Whether it has just shown that losses are more than any number of members bears.
+    pub is_lossy: bool,
 }
 
 /// Controller of all connections of a transfer: finds one rate for all, from their `TCP_INFO`, and
@@ -185,6 +190,7 @@ pub struct Bundle {
     /// Delivery rates of the last round trips, the latest first.
     carried: [Rate; RATE_ROUNDS],
     scarcity: Scarcity,
+    losses: Losses,
     /// Capacity that was measured beside flows that fill queues, and until when it is used if they
     /// return; `None` if none was.
     shared: Option<(Rate, Time)>,
@@ -209,6 +215,7 @@ impl Bundle {
             round: (Time::ORIGIN, ByteCount::ZERO),
             carried: [Rate::ZERO; RATE_ROUNDS],
             scarcity: Scarcity::default(),
+            losses: Losses::default(),
             shared: None,
             gives_way: false,
             next: Time::ORIGIN,
@@ -281,6 +288,10 @@ impl Bundle {
         let is_round = self.note(now, members);
         let aggregate = self.aggregate(now);
         let wanted = aggregate.as_ref().filter(|_| is_round).and_then(|aggregate| self.wanted(aggregate, most));
+        let level = lowest(self.capacity(), most);
+        // A connection that carries everything would not give way.
+        let may_tell = is_round && !self.gives_way;
+        let is_lossy = aggregate.as_ref().is_some_and(|aggregate| may_tell && self.losses.update(aggregate, level));
         let decision = aggregate.as_ref().and_then(|aggregate| self.decide(aggregate, most));
         self.next = match &self.phase {
             Phase::Climb(climb) if aggregate.is_some() => climb.next_update(now),
@@ -289,7 +300,7 @@ impl Bundle {
             }
             Phase::Climb(_) | Phase::Steered { .. } | Phase::Compete { .. } => now + SAMPLE_INTERVAL,
         };
-        Plan { decision, ceilings: self.share_out(most), wanted }
+        Plan { decision, ceilings: self.share_out(most), wanted, is_lossy }
     }
 
     /// Number of members that there should be, by the round trip that has just ended; `None` if

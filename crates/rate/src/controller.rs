@@ -4,9 +4,10 @@
 //! ```text
 //!  TCP_INFO of each connection ─┐                       ┌─► ceilings (SO_MAX_PACING_RATE)
 //!  receiver's ring ─────────────┤                       ├─► connections after the first may send
-//!  blocks that wait, processors ┼─► Controller::on_tick ┼─► more connections are wanted
-//!  ceilings of user, key and   ─┘     Mode, Ceilings    ├─► a connection that delays the end is
-//!  disk, of which the user's may change                  │   retired
+//!  blocks that wait, processors ┼─► Controller::on_tick ┼─► more connections are wanted, or
+//!  ceilings of user, key and   ─┘     Mode, Ceilings    │   datagrams
+//!  disk, of which the user's may change                  ├─► a connection that delays the end is
+//!                                                       │   retired
 //!                                                       └─► the pace has changed, and why
 //!  a frame that is queued ─────► Controller::place ───────► whole, or in parts
 //!  a connection that is ready ─► Controller::takes ───────► whether it should take the frame
@@ -147,6 +148,8 @@ pub enum Action {
     Open(Number),
     /// Open further connections, up to this number in all.
     WantConnections(u64),
+    /// Go on over datagrams, if the far end can be reached by them: losses are more than any number of TCP connections bears.
+    WantDatagrams,
     /// End this connection: it would be done much later than if others sent what it owes.
     Retire(Number),
     /// The ceiling of the path or the disk has changed.
@@ -463,7 +466,8 @@ fn steer(
     let paced = plan
         .decision
         .map(|decision| Action::Paced(Pace { ceiling: decision.ceiling, cause: Cause::Path(decision.reason) }));
-    set.chain(paced).chain(plan.wanted.map(Action::WantConnections)).collect()
+    let datagrams = plan.is_lossy.then_some(Action::WantDatagrams);
+    set.chain(paced).chain(plan.wanted.map(Action::WantConnections)).chain(datagrams).collect()
 }
 
 #[cfg(test)]

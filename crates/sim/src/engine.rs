@@ -47,6 +47,7 @@ pub fn simulate<O: Observer>(simulation: &Simulation, observer: &mut O) -> Resul
         frame: Frame::data(simulation.forward.mtu + ETHERNET_HEADER),
         has_line: simulation.forward.line_rate.is_some(),
         controllers: BTreeMap::new(),
+        datagrams_wanted: None,
         supplies: supplies(simulation),
         segment: simulation.segment(),
         observer,
@@ -67,6 +68,8 @@ struct Engine<'o, O> {
     has_line: bool,
     /// Controllers of the applications that steer a bundle, by the number of the bundle.
     controllers: BTreeMap<u8, Controller>,
+    /// Time at which the first of them wanted datagrams.
+    datagrams_wanted: Option<Time>,
     /// Data that are still to come, by the number of the bundle that sends them: times and packets.
     supplies: BTreeMap<u8, VecDeque<(Time, u64)>>,
     /// Payload of a packet.
@@ -349,6 +352,7 @@ impl<O: Observer> Engine<'_, O> {
             match action {
                 Action::SetCeiling(index, ceiling) => self.lanes[usize::from(index)].sender.set_ceiling(ceiling),
                 Action::WantConnections(wanted) => self.open(number, wanted as usize - connections.len(), now),
+                Action::WantDatagrams => self.datagrams_wanted = self.datagrams_wanted.or(Some(now)),
                 Action::Open(_) | Action::Retire(_) | Action::Paced(_) => {}
             }
         }
@@ -477,6 +481,7 @@ impl<O: Observer> Engine<'_, O> {
             forward: self.forward.counters(),
             backward: self.backward.counters(),
             flows: self.lanes.iter().map(flow).collect(),
+            datagrams_wanted: self.datagrams_wanted,
         }
     }
 }

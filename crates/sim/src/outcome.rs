@@ -16,6 +16,8 @@ pub struct Outcome {
     pub backward: Counters,
     /// Totals of the flows, in the order of the simulation.
     pub flows: Vec<FlowOutcome>,
+    /// Time at which the application that steers a bundle wanted datagrams instead; `None` if none did.
+    pub datagrams_wanted: Option<Time>,
 }
 
 /// Totals of one flow at the end of a simulation.

@@ -7,7 +7,7 @@
 mod support;
 
 use icdc_sim::{Flow, Pause, Pausing, Piece, ReceiveWindow};
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Rate, Span, Time};
 use support::bundle_path::{COMING_AND_GOING, LONG, Path, comes_and_goes};
 
 /// What `tcp_rmem` of 6 MiB lets a connection have under way.
@@ -81,6 +81,32 @@ fn losses_that_few_members_cannot_bear_bring_more() {
     assert!(used >= 60 && slower < 1.3 && slower < alone * 0.75 && steady > 0.9, "{used}: {slower} {alone} {steady}");
     // Where windows are not what limits none is asked for.
     assert_eq!(run(0.0, 49).2, 15);
+}
+
+#[test]
+fn losses_that_no_number_of_members_bears_are_told_and_others_are_not() {
+    let spare = Flow { is_spare: true, ..members(1, STOCK, &[])[0].clone() };
+    let wanted = |path: Path, others: Vec<Flow>| {
+        let seen = path.run([members(15, STOCK, &[]), vec![spare.clone(); 49]].concat(), others);
+        seen.outcome.datagrams_wanted.map(|at| at - Time::ORIGIN)
+    };
+    for (loss, most) in [(1e-3, 8), (1e-2, 8), (5e-2, 8)] {
+        let at = wanted(Path { loss, ..LONG }, Vec::new());
+        assert!(at.is_some_and(|at| at < Span::from_secs(most)), "{loss}: {at:?}");
+    }
+    for loss in [0.0, 1e-6, 1e-5] {
+        assert_eq!(wanted(Path { loss, ..LONG }, Vec::new()), None, "{loss}");
+    }
+    // What a short path loses its windows make up for, and a short queue's losses are the bundle's own.
+    let near = Path { rtt: Span::from_millis(10), queue: 1_250_000, loss: 1e-3, ..LONG };
+    assert_eq!(wanted(near, Vec::new()), None);
+    for queue in [250_000, 500_000] {
+        assert_eq!(wanted(Path { queue, ..LONG }, Vec::new()), None, "queue {queue}");
+    }
+    let near = Path { rtt: Span::from_millis(50), queue: 1_500_000, ..LONG };
+    let others = vec![Flow { start: Span::from_secs(3), ..members(1, STOCK, &[])[0].clone() }; 2];
+    let others = others.into_iter().map(|flow| Flow { bundle: None, ..flow }).collect();
+    assert_eq!(wanted(near, others), None, "beside others");
 }
 
 #[test]

@@ -291,6 +291,33 @@ fn random_losses_cost_what_they_take() {
 }
 
 #[test]
+fn losses_that_do_not_fall_with_the_rate_limit_nothing() {
+    for (loss, rtt) in [(0.02, 300), (0.05, 300), (0.1, 300), (0.05, 1000), (0.05, 50)] {
+        let seen = Path { loss, seconds: 60, ..Path::new(1000, rtt, 2_500_000) }.run(vec![flow("icdc")]);
+        let share = seen.steady(0) / (1.0 - loss);
+        assert!(share > 0.9, "{loss}, {rtt} ms: {share}: {:?}", seen.rounds.arrived[0]);
+        assert_eq!(seen.late_drops(), 0, "{loss}, {rtt} ms");
+    }
+}
+
+#[test]
+fn a_policer_is_not_taken_for_a_radio_link() {
+    // Line, rate of the policer, round trip, losses of the path's own.
+    for (rate, rtt, loss, most) in
+        [(200, 100, 0.0, 0.01), (200, 20, 0.0, 0.01), (50, 300, 0.0, 0.01), (200, 100, 0.04, 0.02)]
+    {
+        let path = Path { loss, line: Some(1000), seconds: 60, ..Path::new(rate, rtt, 64_000) };
+        let seen = path.run(vec![flow("icdc")]);
+        let name = format!("{rate} Mbit/s, {rtt} ms, {loss}");
+        let share = seen.steady(0) / (1.0 - loss);
+        assert!(share > 0.9, "{name}: {share}: {:?}", seen.rounds.arrived[0]);
+        let arrived: u64 = seen.rounds.arrived[0].iter().skip(seen.rounds.arrived[0].len() / 2).sum();
+        let dropped = seen.late_drops() as f64 / (arrived + seen.late_drops()) as f64;
+        assert!(dropped < most, "{name}: {dropped} dropped: {:?}", seen.rounds.dropped);
+    }
+}
+
+#[test]
 fn it_follows_traffic_that_comes_and_goes() {
     for (megabits, left) in [(450, 0.46..0.56), (700, 0.2..0.3)] {
         let others = Flow {

@@ -19,15 +19,23 @@ pub struct FurtherLink {
     pub link: Link,
 }
 
+/// Connections that a session wants beside those that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// So many, the first included, by the route of the first.
+    Connections(u8),
+    /// Datagrams in place of all of them, if the far end can be reached by them: losses are more than TCP bears.
+    Datagrams,
+}
+
 /// Source of a session's connections after the first: a queue of those that are made, and a channel
 /// by which more are asked for.
 #[derive(Clone, Copy)]
 pub struct Joining<'a> {
     /// Queue that delivers the connections once they are made.
     pub joined: &'a Queue<FurtherLink>,
-    /// Channel for the number of connections that the path needs (the first included) whenever it
-    /// grows; `None` at the end that does not make connections.
-    pub wanted: Option<&'a Channel<u8>>,
+    /// Channel for the connections that the path needs, whenever these are more; `None` at the end that does not make connections.
+    pub wanted: Option<&'a Channel<Wanted>>,
 }
 
 /// Controls of the connections after the first, those that were lost included: monitors and ends

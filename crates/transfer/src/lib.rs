@@ -50,7 +50,7 @@ mod within_host;
 pub use account::Account;
 pub use allowance::Allowance;
 pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary, Via};
-pub use further_links::{FurtherLink, Joining};
+pub use further_links::{FurtherLink, Joining, Wanted};
 pub use icdc_protocol::message::{IfRunning, Uncompressed};
 pub use name_list::{ListServer, NameList, Names, NewNameList};
 pub use notices::Noticed;

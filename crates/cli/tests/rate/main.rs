@@ -5,6 +5,7 @@
 
 mod auto;
 mod background;
+mod losses;
 mod relayed;
 mod round_trips;
 mod streams;

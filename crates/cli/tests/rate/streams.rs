@@ -12,11 +12,11 @@ use crate::support::process::eventually;
 use crate::support::{Ended, ICDC, KIB, MIB, Site, Start, assert_same, data, has_program, succeed};
 
 /// Without these root is as good as anybody.
-const PLAIN: [&str; 5] =
+pub(crate) const PLAIN: [&str; 5] =
     ["setpriv", "--bounding-set", "-net_admin,-bpf,-perfmon", "--inh-caps", "-net_admin,-bpf,-perfmon"];
 
 /// A lab in which a copy can be as [`PLAIN`] as anybody's; `None`, with the reason told, where there cannot be one.
-fn lab_for_anybody(words: &[&str]) -> Option<Lab> {
+pub(crate) fn lab_for_anybody(words: &[&str]) -> Option<Lab> {
     let lab = Lab::up(words)?;
     if !has_program("setpriv") {
         support::skip("there is no setpriv");
@@ -40,7 +40,7 @@ fn closed(ended: &Ended) -> usize {
 }
 
 /// Copies something, with the near end on host a. `before` is what that is started by.
-fn run(lab: &Lab, site: &Site, before: &[&str], options: &[&str], from: &OsStr, to: &OsStr) -> Ended {
+pub(crate) fn run(lab: &Lab, site: &Site, before: &[&str], options: &[&str], from: &OsStr, to: &OsStr) -> Ended {
     let shell = format!("{ICDC} lab exec --name {} --shell", lab.name);
     let exec = ["lab", "exec", "--name", &lab.name, "a", "--"];
     // What an earlier copy has left is sent again.

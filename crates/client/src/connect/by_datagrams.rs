@@ -1,8 +1,9 @@
 //! Streams over datagrams to the port of a far end: one connection for all links of a session, which finds the rate of a path
-//! that loses packets without any privilege.
+//! that loses packets without any privilege. They carry the sessions that the user has them carry; and, where that is left to
+//! icdc, those after one over TCP whose sender has found that losses are more than TCP bears ([`Choice`]).
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use icdc_datagram::{Algorithm, DatagramError, Dialed};
@@ -14,59 +15,134 @@ use icdc_trust::{Identity, ServerPin, client_config};
 use super::error::ConnectError;
 use super::machine::Machine;
 use super::reach::CONNECT_TIMEOUT;
+use crate::known_losses::{self, Datagrams};
+use crate::options::{CopyOptions, Via};
 
 /// Time limit for each address of a name that has several.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The connection over datagrams of a session; clones share it.
 #[derive(Clone, Default)]
-pub(super) struct ByDatagrams(Arc<Mutex<Option<Reached>>>);
+pub(super) struct ByDatagrams(Arc<Mutex<State>>);
 
-/// A connection over datagrams, and the address that it leads to.
+#[derive(Default)]
+struct State {
+    /// The connection, and the address that it leads to.
+    connection: Option<Reached>,
+    /// Whether it was made for the session that begins next.
+    is_fresh: bool,
+}
+
 type Reached = (Arc<Dialed>, SocketAddr);
 
 impl ByDatagrams {
-    /// Begins another session, with a connection of its own.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins another session, with a connection of its own, or the one that [`Self::reach`] has made for it.
     pub(super) fn begin_anew(&self) {
-        let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let before = {
+            let mut state = self.lock();
+            match std::mem::take(&mut state.is_fresh) {
+                true => None,
+                false => state.connection.take(),
+            }
+        };
         // It waits for what it still carries, and others need not wait with it.
         drop(before);
+    }
+
+    /// Makes the connection that the next session is to have. `unanswered` makes the error from the reason if the port does not
+    /// answer.
+    pub(super) fn reach(
+        &self,
+        place: (&str, u16),
+        (machine, family): (&Machine, Family),
+        stop: &StopSignal,
+        unanswered: impl FnOnce(String) -> ConnectError,
+    ) -> Result<(), ConnectError> {
+        let made = connect(place, (machine, family), stop, unanswered)?;
+        *self.lock() = State { connection: Some(made), is_fresh: true };
+        Ok(())
     }
 
     /// Opens a stream to the port of a far end; the first one makes the connection. `unanswered` makes the error from the
     /// reason if the port does not answer. Who the far end is, the stream's own handshake tells.
     pub(super) fn stream(
         &self,
-        (host, port): (&str, u16),
+        place: (&str, u16),
         (machine, family): (&Machine, Family),
         stop: &StopSignal,
-        unanswered: impl FnOnce(String) -> ConnectError,
+        unanswered: impl Fn(String) -> ConnectError,
     ) -> Result<Carrier, ConnectError> {
-        let mut connection = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (dialed, peer) = match &*connection {
+        let mut state = self.lock();
+        let (dialed, peer) = match &state.connection {
             Some((dialed, peer)) if !dialed.has_ended() => (Arc::clone(dialed), *peer),
             _ => {
-                let patience = Patience::from(CONNECT_TIMEOUT);
-                let addresses = match machine.addresses((host, port), family, patience) {
-                    Ok(addresses) => addresses,
-                    Err(error) => return Err(ConnectError::no_answer(error, unanswered)),
-                };
-                let (dialed, peer) = match connect(&addresses, stop) {
-                    Ok(made) => made,
-                    Err(DatagramError::GivenUp) => return Err(ConnectError::Interrupted),
-                    Err(error) => {
-                        machine.note_reached(None);
-                        return Err(unanswered(error.to_string()));
-                    }
-                };
-                machine.note_reached(Some(peer));
-                *connection = Some((Arc::clone(&dialed), peer));
+                let (dialed, peer) = connect(place, (machine, family), stop, &unanswered)?;
+                state.connection = Some((Arc::clone(&dialed), peer));
                 (dialed, peer)
             }
         };
-        drop(connection);
+        drop(state);
         let socket = dialed.open().map_err(|error| unanswered(error.to_string()))?;
         Ok(OverDatagrams::new(socket, peer, OwnConnection::Dialed(dialed)).into())
+    }
+}
+
+/// Whether datagrams carry a run's sessions where the user leaves that to icdc, as one has found, or an earlier run.
+pub(super) struct Choice {
+    /// The far end, as it is remembered.
+    place: String,
+    /// Whether the user leaves it to icdc, and wants nothing that datagrams do not have.
+    is_free: bool,
+    /// Whether they may, as they are not known to be of no use there.
+    may: bool,
+    /// Why they do; `None` if TCP carries the sessions.
+    reason: Option<&'static str>,
+}
+
+impl Choice {
+    /// What is known of the far end `place`, if the user leaves it to icdc and wants nothing that datagrams do not have.
+    pub(super) fn new(place: String, options: &CopyOptions) -> Self {
+        let send = &options.send;
+        let is_free = options.via == Via::Auto
+            && options.egresses.is_empty()
+            && options.marker.is_none()
+            && !send.background
+            && send.congestion.is_none()
+            && send.streams.is_none();
+        let known = if is_free { known_losses::recall(&place) } else { None };
+        let reason = (known == Some(Datagrams::Carry)).then_some("TCP has not borne this path's losses before");
+        Self { place, is_free, may: is_free && known != Some(Datagrams::Useless), reason }
+    }
+
+    /// Whether sessions may go over datagrams that do not yet.
+    pub(super) fn is_open(&self) -> bool {
+        self.may && self.reason.is_none()
+    }
+
+    /// Whether sessions may not go over datagrams, or not any more, although the user leaves it to icdc.
+    pub(super) fn was_left(&self) -> bool {
+        self.is_free && !self.may
+    }
+
+    /// Why sessions go over datagrams; `None` if they do not.
+    pub(super) fn reason(&self) -> Option<&'static str> {
+        self.reason
+    }
+
+    /// Has sessions go over datagrams, which reach the far end.
+    pub(super) fn take(&mut self) {
+        self.reason = Some("more packets are lost than TCP bears");
+        known_losses::remember(&self.place, Datagrams::Carry);
+    }
+
+    /// Has none go over datagrams, which do not arrive there, or carry less than TCP.
+    pub(super) fn leave(&mut self) {
+        (self.may, self.reason) = (false, None);
+        known_losses::remember(&self.place, Datagrams::Useless);
     }
 }
 
@@ -76,17 +152,30 @@ impl std::fmt::Debug for ByDatagrams {
     }
 }
 
-/// Connects to the first address that answers.
-fn connect(addresses: &[SocketAddr], stop: &StopSignal) -> Result<Reached, DatagramError> {
+/// Connects to the first address of the machine that answers.
+fn connect(
+    place: (&str, u16),
+    (machine, family): (&Machine, Family),
+    stop: &StopSignal,
+    unanswered: impl FnOnce(String) -> ConnectError,
+) -> Result<Reached, ConnectError> {
+    let addresses = match machine.addresses(place, family, Patience::from(CONNECT_TIMEOUT)) {
+        Ok(addresses) => addresses,
+        Err(error) => return Err(ConnectError::no_answer(error, unanswered)),
+    };
     let mut failure = DatagramError::NoAnswer { timeout: PATIENCE.into() };
-    for &address in addresses {
+    for address in addresses {
         // With a key that is made for this: who is who, the streams' handshakes tell, and only to those who are known.
         let tls = client_config(&Identity::generate(), ServerPin::Verify(Box::new(|_| Ok(()))));
         match Dialed::connect(address, tls, Algorithm::default(), PATIENCE, || stop.is_requested()) {
-            Ok(dialed) => return Ok((Arc::new(dialed), address)),
-            Err(error @ DatagramError::GivenUp) => return Err(error),
+            Ok(dialed) => {
+                machine.note_reached(Some(address));
+                return Ok((Arc::new(dialed), address));
+            }
+            Err(DatagramError::GivenUp) => return Err(ConnectError::Interrupted),
             Err(error) => failure = error,
         }
     }
-    Err(failure)
+    machine.note_reached(None);
+    Err(unanswered(failure.to_string()))
 }

@@ -9,20 +9,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use icdc_link::{Carrier, Link};
 use icdc_stop::StopSignal;
 use icdc_tcp::{Egresses, Family, SocketSettings, clock};
-use icdc_transfer::{EventSink, Via as Route};
+use icdc_transfer::{Event, EventSink, Via as Route};
 use icdc_trust::{DEFAULT_PORT, HostKey, Identity, KnownHosts, PublicKey, ServerPin, client_config};
 use icdc_tuning::buffers::socket_settings;
 use icdc_units::{Span, Time};
 
 use super::ahead::{Ahead, Need};
-use super::by_datagrams::ByDatagrams;
+use super::by_datagrams::{ByDatagrams, Choice};
 use super::by_proxy::reach_by;
 use super::error::ConnectError;
 use super::machine::Machine;
 use super::reach::{connecting, pinned, reach, shake_hands};
-use super::{Dial, Further};
+use super::{Dial, Further, Reaches};
 use crate::options::{CopyOptions, Via};
-use crate::proxy::Proxy;
 
 /// Maximum age at which the connection that verified the daemon's key still serves the first
 /// request.
@@ -35,6 +34,7 @@ pub(crate) struct DaemonFar {
     key: PublicKey,
     stop: StopSignal,
     ahead: Ahead,
+    choice: Choice,
     first: Option<(Link, Time)>,
 }
 
@@ -44,10 +44,10 @@ struct Address {
     host: String,
     port: u16,
     family: Family,
-    /// Proxy between this host and the daemon; `None` to connect directly.
-    proxy: Option<Proxy>,
-    /// The connection over datagrams, if the user has chosen these; `None` for TCP.
-    datagrams: Option<ByDatagrams>,
+    /// The route that the user has chosen: a proxy, datagrams, or else TCP.
+    via: Via,
+    /// The connection over datagrams, as soon as there is one.
+    datagrams: ByDatagrams,
     egresses: Egresses,
     /// The machine of this name with which the session is.
     machine: Machine,
@@ -66,17 +66,26 @@ impl DaemonFar {
         options: &CopyOptions,
         stop: &StopSignal,
     ) -> Result<Self, ConnectError> {
-        let proxy = match &options.via {
-            Via::Proxy(proxy) => Some(proxy.clone()),
-            Via::Auto | Via::Direct | Via::Udp | Via::Back | Via::Ssh => None,
-        };
         let (host, family, egresses) = (host.to_owned(), options.family, options.egresses.clone());
-        let datagrams = (options.via == Via::Udp).then(ByDatagrams::default);
+        let (via, datagrams) = (options.via.clone(), ByDatagrams::default());
+        let choice = Choice::new(format!("icdc://{host}:{port}"), options);
         let identity = Arc::new(load_identity(&options.identity)?);
-        let address = Address { host, port, family, proxy, datagrams, egresses, machine: Machine::default() };
+        let machine = Machine::default();
+        let mut address = Address { host, port, family, via, datagrams, egresses, machine };
         let mut known = KnownHosts::load(&options.known_hosts)?;
         let ahead = Ahead::new(need, &options.egresses);
-        let (link, key) = match address.connect_and_check(&identity, &known, &ahead, stop)? {
+        let mut choice = choice;
+        let checked = match choice.reason() {
+            None => address.connect_and_check(&identity, &known, &ahead, stop),
+            Some(_) => {
+                address.via = Via::Udp;
+                address.connect_and_check(&identity, &known, &ahead, stop).or_else(|error| {
+                    address.leave_datagrams(&mut choice, error)?;
+                    address.connect_and_check(&identity, &known, &ahead, stop)
+                })
+            }
+        };
+        let (link, key) = match checked? {
             KeyCheck::Known(link, key) => (link, key),
             KeyCheck::Changed(key, line) => {
                 return Err(ConnectError::HostChanged {
@@ -104,21 +113,41 @@ impl DaemonFar {
             }
         };
         let (stop, first) = (stop.clone(), Some((link, clock::now())));
-        Ok(Self { address, identity, key, stop, ahead, first })
+        Ok(Self { address, identity, key, stop, ahead, choice, first })
     }
 
     /// Makes a link to the daemon, the first of a session; the first call returns the link that
     /// verified the key, if it is fresh.
     pub(crate) fn link(&mut self, events: &EventSink) -> Result<Link, ConnectError> {
         match self.first.take() {
-            Some((link, since)) if clock::now() - since < FRESH => Ok(link),
+            Some((link, since)) if clock::now() - since < FRESH => {
+                self.tell_of_datagrams(events);
+                Ok(link)
+            }
             _ => {
                 events(connecting(&self.address.host, self.address.port));
                 self.ahead.end();
                 self.address.machine.begin_anew();
-                self.address.datagrams.iter().for_each(ByDatagrams::begin_anew);
-                self.address.first(&self.identity, self.key, &self.ahead, &self.stop)
+                self.address.datagrams.begin_anew();
+                self.address.go_by(&self.choice);
+                let first = |address: &Address| address.first(&self.identity, self.key, &self.ahead, &self.stop);
+                let link = match (first(&self.address), self.choice.reason()) {
+                    (Err(error), Some(_)) => {
+                        self.address.leave_datagrams(&mut self.choice, error)?;
+                        first(&self.address)
+                    }
+                    (made, _) => made,
+                }?;
+                self.tell_of_datagrams(events);
+                Ok(link)
             }
+        }
+    }
+
+    /// Tells the user that data goes over datagrams although that was not asked for.
+    fn tell_of_datagrams(&self, events: &EventSink) {
+        if let Some(reason) = self.choice.reason() {
+            events(Event::Route { via: Route::Udp, reason: reason.to_owned() });
         }
     }
 
@@ -129,11 +158,30 @@ impl DaemonFar {
         Box::new(move |number, stop| address.pinned(ahead.take(number, address.maker(), stop)?, &identity, key, stop))
     }
 
+    /// See [`Connect::datagrams`](super::Connect::datagrams).
+    pub(crate) fn datagrams(&self) -> Option<Reaches> {
+        let address = self.address.clone();
+        self.choice.is_open().then(|| Box::new(move |stop: &StopSignal| address.reach_by_datagrams(stop)) as Reaches)
+    }
+
+    /// Whether the last session went over datagrams although the user has not asked for it.
+    pub(crate) fn is_over_datagrams(&self) -> bool {
+        self.choice.reason().is_some()
+    }
+
+    /// What carries the sessions where the user leaves it to icdc.
+    pub(super) fn choice(&mut self) -> &mut Choice {
+        &mut self.choice
+    }
+
     /// Route that data takes, and a function that makes one further connection by it.
     pub(crate) fn dial(&self) -> (Route, Dial) {
         let address = self.address.clone();
-        let direct = if address.datagrams.is_some() { Route::Udp } else { Route::Direct };
-        let route = address.proxy.as_ref().map_or(direct, Proxy::route);
+        let route = match &address.via {
+            Via::Proxy(proxy) => proxy.route(),
+            Via::Udp => Route::Udp,
+            Via::Auto | Via::Direct | Via::Back | Via::Ssh => Route::Direct,
+        };
         (route, Box::new(move |number, stop| address.stream(number, stop)))
     }
 
@@ -234,14 +282,49 @@ impl Address {
     fn stream(&self, number: u8, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         let (host, port) = (&self.host, self.port);
         let settings = SocketSettings { egress: self.egresses.of(number), ..socket_settings() };
-        if let Some(proxy) = &self.proxy {
-            return reach_by(proxy, (host, port), self.family, &settings, stop).map(Carrier::from);
-        }
         let unanswered = |reason| ConnectError::DaemonPort { host: host.clone(), port, reason };
-        if let Some(datagrams) = &self.datagrams {
-            return datagrams.stream((host, port), (&self.machine, self.family), stop, unanswered);
+        match &self.via {
+            Via::Proxy(proxy) => reach_by(proxy, (host, port), self.family, &settings, stop).map(Carrier::from),
+            Via::Udp => self.over_datagrams(stop),
+            Via::Auto | Via::Direct | Via::Back | Via::Ssh => {
+                reach((host, port), &self.machine, self.family, &settings, stop, unanswered).map(Carrier::from)
+            }
         }
-        reach((host, port), &self.machine, self.family, &settings, stop, unanswered).map(Carrier::from)
+    }
+
+    /// Takes the route that icdc has chosen, if the user leaves it to that.
+    fn go_by(&mut self, choice: &Choice) {
+        match choice.reason() {
+            Some(_) => self.via = Via::Udp,
+            None if choice.was_left() => self.via = Via::Auto,
+            None => {}
+        }
+    }
+
+    /// Goes on by TCP after datagrams have led to this error; returns it if it is not theirs.
+    fn leave_datagrams(&mut self, choice: &mut Choice, error: ConnectError) -> Result<(), ConnectError> {
+        if matches!(error, ConnectError::Interrupted) {
+            return Err(error);
+        }
+        tracing::debug!(%error, "no session over datagrams");
+        choice.leave();
+        self.via = Via::Auto;
+        Ok(())
+    }
+
+    /// Has a connection over datagrams ready for the next session; whether they reach the daemon.
+    fn reach_by_datagrams(&self, stop: &StopSignal) -> bool {
+        let (host, port) = (&self.host, self.port);
+        let unanswered = |reason| ConnectError::DaemonPort { host: host.clone(), port, reason };
+        let reached = self.datagrams.reach((host, port), (&self.machine, self.family), stop, unanswered);
+        reached.inspect_err(|error| tracing::debug!(%error, "datagrams do not reach the daemon")).is_ok()
+    }
+
+    /// Opens a stream over datagrams to the daemon.
+    fn over_datagrams(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
+        let (host, port) = (&self.host, self.port);
+        let unanswered = |reason| ConnectError::DaemonPort { host: host.clone(), port, reason };
+        self.datagrams.stream((host, port), (&self.machine, self.family), stop, unanswered)
     }
 
     /// Address of the daemon as `known_hosts` writes it.

@@ -11,7 +11,7 @@ use icdc_transfer::{EventSink, Via as Route};
 use super::ahead::Need;
 use super::error::ConnectError;
 use super::reach::connecting;
-use super::{Dial, Further};
+use super::{Dial, Further, Reaches};
 use super::{daemon, ssh};
 use crate::location::Location;
 use crate::options::CopyOptions;
@@ -97,6 +97,38 @@ impl Far {
         };
         let name = self.name.clone();
         Box::new(move |number, stop| Ok(further(number, stop)?.to_host(&name)))
+    }
+
+    /// See [`Connect::datagrams`](super::Connect::datagrams).
+    pub(crate) fn datagrams(&self) -> Option<Reaches> {
+        match &self.kind {
+            Kind::Ssh(far) => far.datagrams(),
+            Kind::Daemon(far) => far.datagrams(),
+        }
+    }
+
+    /// Whether the last session went over datagrams although the user has not asked for it.
+    pub(crate) fn is_over_datagrams(&self) -> bool {
+        match &self.kind {
+            Kind::Ssh(far) => far.is_over_datagrams(),
+            Kind::Daemon(far) => far.is_over_datagrams(),
+        }
+    }
+
+    /// Has later sessions go over datagrams.
+    pub(crate) fn take_datagrams(&mut self) {
+        match &mut self.kind {
+            Kind::Ssh(far) => far.choice().take(),
+            Kind::Daemon(far) => far.choice().take(),
+        }
+    }
+
+    /// Has later sessions go over TCP again.
+    pub(crate) fn leave_datagrams(&mut self) {
+        match &mut self.kind {
+            Kind::Ssh(far) => far.choice().leave(),
+            Kind::Daemon(far) => far.choice().leave(),
+        }
     }
 
     /// Returns the route by which [`Far::link`] has reached the far end, and a function that

@@ -51,6 +51,10 @@ pub use reach::{pinned, reach};
 /// gives up when the signal is requested.
 pub type Further<'a> = Box<dyn Fn(u8, &StopSignal) -> Result<Link, ConnectError> + Send + Sync + 'a>;
 
+/// Function that finds out whether datagrams reach the far end, and has a connection ready for the next session if they do; it
+/// gives up when the signal is requested.
+pub type Reaches = Box<dyn Fn(&StopSignal) -> bool + Send + Sync>;
+
 /// Function that makes the connection of a given number to the port of a far end that has been
 /// reached, by the same route.
 pub(crate) type Dial = Box<dyn Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Send + Sync>;
@@ -69,6 +73,23 @@ pub trait Connect: Send {
     /// # Errors
     /// See [`ConnectError`].
     fn further(&mut self) -> Result<Further<'_>, ConnectError>;
+
+    /// Returns a function that finds out whether datagrams reach the far end of the last [`Self::link`]; `None` where they carry
+    /// its session already, or may not, or are known to be of no use.
+    fn datagrams(&self) -> Option<Reaches> {
+        None
+    }
+
+    /// Whether the session of the last [`Self::link`] goes over datagrams although the user has not asked for it.
+    fn is_over_datagrams(&self) -> bool {
+        false
+    }
+
+    /// Has later links go over datagrams, which [`Self::datagrams`] has found to reach the far end.
+    fn take_datagrams(&mut self) {}
+
+    /// Has later links go over TCP again, as datagrams do not arrive or carry less than that.
+    fn leave_datagrams(&mut self) {}
 
     /// Maximum number of links, the first included, that can be made without a question to the
     /// user.
@@ -89,6 +110,22 @@ impl Connect for Far {
 
     fn further(&mut self) -> Result<Further<'_>, ConnectError> {
         Ok(Self::further(self))
+    }
+
+    fn datagrams(&self) -> Option<Reaches> {
+        Self::datagrams(self)
+    }
+
+    fn is_over_datagrams(&self) -> bool {
+        Self::is_over_datagrams(self)
+    }
+
+    fn take_datagrams(&mut self) {
+        Self::take_datagrams(self);
+    }
+
+    fn leave_datagrams(&mut self) {
+        Self::leave_datagrams(self);
     }
 
     fn most_links(&self) -> u8 {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! direct   TCP to the port where the far end listens
-//! udp      datagrams to that port, if the user names it                [`by_datagrams`](super::by_datagrams)
+//! udp      datagrams to that port, if the user names it, or in place of the first route where that loses more than TCP bears
+//!                                                                         [`by_datagrams`](super::by_datagrams)
 //! back     TCP from the far end to a port here                             [`back`](super::back)
 //! ssh      through ssh connections of their own                          [`through_ssh`]
 //! proxy    TCP to that port by way of a proxy that the user names          [`by_proxy`]
@@ -433,6 +434,13 @@ impl Routes {
         let unanswered = |reason| ConnectError::DataPort { host: self.host.clone(), port: self.port, reason };
         let place = (self.host.as_str(), self.port);
         self.datagrams.stream(place, (&self.machine, self.family), stop, unanswered)
+    }
+
+    /// Has a connection over datagrams ready for the next session; whether they reach the far end's port.
+    pub(super) fn reach_by_datagrams(&self, stop: &StopSignal) -> bool {
+        let unanswered = |reason| ConnectError::DataPort { host: self.host.clone(), port: self.port, reason };
+        let reached = self.datagrams.reach((&self.host, self.port), (&self.machine, self.family), stop, unanswered);
+        reached.inspect_err(|error| tracing::debug!(%error, "datagrams do not reach the far end")).is_ok()
     }
 
     /// Makes TCP connection `number` to the far end's port through `proxy`.

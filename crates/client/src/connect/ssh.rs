@@ -30,7 +30,7 @@ use icdc_units::{Rate, Span};
 
 use super::ahead::{Ahead, Need};
 use super::back::Back;
-use super::by_datagrams::ByDatagrams;
+use super::by_datagrams::{ByDatagrams, Choice};
 use super::error::ConnectError;
 use super::far_program::{FarProgram, GREETING_TIMEOUT, Program};
 use super::machine::Machine;
@@ -41,7 +41,7 @@ use super::remote_shell::{ConfiguredHost, RemoteProcess, RemoteShell};
 use super::routes::Routes;
 use super::send_self::{self, Cache};
 use super::through_ssh::{FEW, Forwarder, PlannedLogins, channel, read_message};
-use super::{Dial, Further};
+use super::{Dial, Further, Reaches};
 use crate::known_routes::{self, KnownRoute};
 use crate::options::{CopyOptions, Via};
 
@@ -376,6 +376,7 @@ impl ThroughSsh {
 pub(crate) struct SshFar {
     starter: Starter,
     need: Need,
+    choice: Choice,
     current: Option<Current>,
 }
 
@@ -387,6 +388,8 @@ struct Current {
     routes: Routes,
     /// Route that worked before; `None` until one has.
     route: Option<Route>,
+    /// Whether the last session goes over datagrams, which the user has not asked for.
+    is_over_datagrams: bool,
     login: LoginProperties,
     /// Time that the login took.
     took: Span,
@@ -413,7 +416,8 @@ impl SshFar {
         events: &EventSink,
         stop: &StopSignal,
     ) -> Result<Self, ConnectError> {
-        let mut far = Self { starter: Starter::new(host, options, events, stop)?, need, current: None };
+        let choice = Choice::new(host.to_owned(), options);
+        let mut far = Self { starter: Starter::new(host, options, events, stop)?, need, choice, current: None };
         far.start()?;
         Ok(far)
     }
@@ -429,6 +433,9 @@ impl SshFar {
         for is_first in [true, false] {
             if self.current.as_mut().is_none_or(|current| current.running.has_ended(Span::ZERO)) {
                 self.start()?;
+            }
+            if let Some(link) = self.link_over_datagrams()? {
+                return Ok(link);
             }
             let current = self.current.as_mut().expect("it was started above");
             match current.routes.first(current.route) {
@@ -455,13 +462,55 @@ impl SshFar {
         unreachable!("the second attempt returns")
     }
 
+    /// Makes the first link of a session over datagrams, where icdc has chosen these; `None` where it has not, or they do not reach
+    /// the far end.
+    fn link_over_datagrams(&mut self) -> Result<Option<Link>, ConnectError> {
+        let current = self.current.as_mut().expect("it was started before");
+        current.is_over_datagrams = false;
+        let Some(reason) = self.choice.reason() else { return Ok(None) };
+        match current.routes.first(Some(Route::Udp)) {
+            Ok((link, via)) => {
+                current.is_over_datagrams = true;
+                (self.starter.events)(Event::Route { via, reason: reason.to_owned() });
+                Ok(Some(link))
+            }
+            Err(ConnectError::Interrupted) => Err(ConnectError::Interrupted),
+            Err(error) => {
+                tracing::debug!(%error, "no session over datagrams");
+                self.choice.leave();
+                Ok(None)
+            }
+        }
+    }
+
     /// Returns a function that makes one further link to the running far end with each call.
     pub(crate) fn further(&mut self) -> Further<'static> {
-        let Some(Current { routes, route: Some(route), .. }) = &self.current else {
-            unreachable!("a link to it has been made");
-        };
-        let (routes, route) = (routes.clone(), *route);
+        let (routes, route) = self.taken().expect("a link to it has been made");
         Box::new(move |number, stop| routes.further(route, number, stop))
+    }
+
+    /// See [`Connect::datagrams`](super::Connect::datagrams).
+    pub(crate) fn datagrams(&self) -> Option<Reaches> {
+        let (routes, route) = self.taken()?;
+        let may = self.choice.is_open() && route == Route::Direct;
+        may.then(|| Box::new(move |stop: &StopSignal| routes.reach_by_datagrams(stop)) as Reaches)
+    }
+
+    /// Whether the last session went over datagrams although the user has not asked for it.
+    pub(crate) fn is_over_datagrams(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.is_over_datagrams)
+    }
+
+    /// What carries the sessions where the user leaves it to icdc.
+    pub(super) fn choice(&mut self) -> &mut Choice {
+        &mut self.choice
+    }
+
+    /// The routes to the running far end, and the one that its last session has taken.
+    fn taken(&self) -> Option<(Routes, Route)> {
+        let current = self.current.as_ref()?;
+        let route = if current.is_over_datagrams { Some(Route::Udp) } else { current.route };
+        Some((current.routes.clone(), route?))
     }
 
     /// Tries each route to the far end, which has just been started; returns for each `None` if it
@@ -472,23 +521,18 @@ impl SshFar {
 
     /// Route that data takes, and a function that makes one further connection by it.
     pub(crate) fn dial(&self) -> (Route, Dial) {
-        let Some(Current { routes, route: Some(route), .. }) = &self.current else {
-            unreachable!("a link to it has been made");
-        };
-        let (routes, route) = (routes.clone(), *route);
+        let (routes, route) = self.taken().expect("a link to it has been made");
         (route, Box::new(move |number, stop| routes.carrier(route, number, stop)))
     }
 
     /// Maximum number of connections that can be made without a question to the user.
     pub(crate) fn most_connections(&self) -> u8 {
-        let current = self.current.as_ref();
-        current.and_then(|Current { routes, route, .. }| Some(routes.most_connections((*route)?))).unwrap_or(1)
+        self.taken().map_or(1, |(routes, route)| routes.most_connections(route))
     }
 
     /// Minimum number of connections that use every egress that the user has named.
     pub(crate) fn least_connections(&self) -> u8 {
-        let current = self.current.as_ref();
-        current.and_then(|Current { routes, route, .. }| Some(routes.least_connections((*route)?))).unwrap_or(1)
+        self.taken().map_or(1, |(routes, route)| routes.least_connections(route))
     }
 
     /// Starts a new far end, with a new key of this end, and ends the previous one. Where ssh most likely carries the data,
@@ -569,7 +613,8 @@ impl SshFar {
             events,
             stop,
         };
-        self.current = Some(Current { _end: end, running, routes, route: None, login, took, connections });
+        let (route, is_over_datagrams) = (None, false);
+        self.current = Some(Current { _end: end, running, routes, route, is_over_datagrams, login, took, connections });
         Ok(())
     }
 

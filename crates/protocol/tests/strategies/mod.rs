@@ -260,6 +260,7 @@ fn either_way() -> impl Strategy<Value = Message> {
         ),
         (any::<u32>(), text()).prop_map(|(number, reason)| Message::NotConnected { number, reason }),
         (1..=MAX_STREAMS).prop_map(|wanted| Message::Connections { wanted }),
+        Just(Message::DatagramsWanted),
         measure_control().prop_map(Message::Measure),
         listing().prop_map(Message::List),
         change().prop_map(Message::Change),

@@ -17,7 +17,7 @@
 //! More members than that would have so few packets each that losses are detected by timeouts. If a
 //! request brings no new member, none is made again.
 
-use icdc_units::{ByteCount, Rate, Ratio, Time};
+use icdc_units::{ByteCount, Rate, Ratio, Span, Time};
 
 use super::aggregate::Aggregate;
 
@@ -26,7 +26,7 @@ const MEMBER_FACTOR: u64 = 4;
 /// Most members; at a loss of 1e-4 on 1 Gbit/s and 300 ms, 60 carry over 90 % of the path
 /// (`losses_that_few_members_cannot_bear_bring_more` in `crates/sim/tests/bundle.rs`). Chosen: no
 /// test fails at 32 and 128.
-const MOST_MEMBERS: u64 = 64;
+pub(super) const MOST_MEMBERS: u64 = 64;
 /// Round trips in a row in which the windows limit the rate, after which more members are asked
 /// for. Chosen: no test fails at 2 and 6.
 const LIMITED_ROUNDS: u64 = 3;
@@ -38,7 +38,7 @@ const LEAST_LOSSES: u64 = 2;
 const GROWTH_THRESHOLD: Ratio = Ratio::new(1, 8);
 /// Least delay that counts as a queue, as a part of the round-trip time. Chosen: no test fails at
 /// 1/32 and 1/8.
-const QUEUE_THRESHOLD: Ratio = Ratio::new(1, 16);
+pub(super) const QUEUE_THRESHOLD: Ratio = Ratio::new(1, 16);
 /// Packets in flight that each member is to have: with fewer, losses are found by timeouts. Chosen:
 /// no test fails at 8 and 32.
 const PACKETS_PER_MEMBER: u64 = 16;
@@ -146,11 +146,16 @@ impl Scarcity {
         let stepped = (members * MEMBER_FACTOR).min(MOST_MEMBERS).min(most);
         let loss = seen.retransmitted.saturating_sub(counted.retransmitted) as f64
             / packets(aggregate.sent - counted.sent).max(1) as f64;
-        let window = (1.054 * (seen.least_rtt.as_secs_f64() / loss).powf(0.75)).max((1.5 / loss).sqrt());
+        let window = mean_window(loss, seen.least_rtt);
         if ((packets(seen.window) * SMALL_WINDOW_FACTOR) as f64) < window * members as f64 {
             return stepped;
         }
         let all = packets(level * seen.least_rtt);
         stepped.min((all as f64 * WINDOW_EXCESS / window).ceil() as u64).min(all / PACKETS_PER_LOSSY_MEMBER)
     }
+}
+
+/// Mean congestion window of CUBIC in packets, at a loss probability: see the module's description.
+pub(super) fn mean_window(loss: f64, round_trip: Span) -> f64 {
+    (1.054 * (round_trip.as_secs_f64() / loss).powf(0.75)).max((1.5 / loss).sqrt())
 }

@@ -280,6 +280,11 @@ impl Sender {
         self.queue(Message::Connections { wanted });
     }
 
+    /// Asks the other end to go on over datagrams: losses are more than TCP bears.
+    pub fn on_losses(&mut self) {
+        self.queue(Message::DatagramsWanted);
+    }
+
     /// Handles the end of the scan: everything has been announced.
     pub fn on_scanned(&mut self, now: Time) {
         self.flush();

@@ -23,6 +23,7 @@ use super::jobs::{HashJob, NameJob};
 use super::shared::{Reply, Shared};
 use crate::account::Account;
 use crate::event::{EarlyEnd, Event, Outcome};
+use crate::further_links::Wanted;
 use crate::{clock, path_text};
 
 /// Receives the frames of a session and hands each to the thread that handles it.
@@ -195,7 +196,12 @@ impl Intake<'_> {
             Message::Ping => {}
             Message::Connections { wanted } => {
                 if let Some(makes) = self.shared.wanted {
-                    let _ = makes.send(wanted);
+                    let _ = makes.send(Wanted::Connections(wanted));
+                }
+            }
+            Message::DatagramsWanted => {
+                if let Some(makes) = self.shared.wanted {
+                    let _ = makes.send(Wanted::Datagrams);
                 }
             }
             Message::Congestion(congestion) => self.congestion(congestion),

@@ -28,7 +28,7 @@ use super::staging::Whose;
 use super::throttle::Throttle;
 use crate::clock;
 use crate::event::{Event, EventSink};
-use crate::further_links::FurtherControls;
+use crate::further_links::{FurtherControls, Wanted};
 use crate::known_digests::KnownDigests;
 use crate::name_list::NameList;
 use crate::notices::Notices;
@@ -120,7 +120,7 @@ pub(super) struct Shared<'a> {
     /// Files at the destination in which content of large files may be that has moved.
     pub(super) delta: DeltaBases,
     /// Takes how many connections the sender needs; `None` at the end that does not make them.
-    pub(super) wanted: Option<&'a Channel<u8>>,
+    pub(super) wanted: Option<&'a Channel<Wanted>>,
     pub(super) ending: Mutex<Ending>,
     /// Signalled when the first connection has ended: what has arrived is still processed.
     pub(super) draining: Once,

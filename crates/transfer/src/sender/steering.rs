@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crossbeam_channel::Sender as Channel;
 use icdc_link::LinkControl;
+use icdc_protocol::Features;
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_STREAMS};
 use icdc_protocol::message::{Feedback, SendOptions};
 use icdc_rate::bundle::Number;
@@ -25,6 +26,7 @@ use super::ways::{Way, Ways};
 use crate::account::Account;
 use crate::clock;
 use crate::event::Event;
+use crate::further_links::Wanted;
 use crate::once::Once;
 use crate::receiver::FEEDBACK;
 use crate::user_ceiling::UserCeiling;
@@ -58,8 +60,8 @@ enum UserOf {
 enum More<'a> {
     /// Nowhere: the user has set the number of connections.
     Never,
-    /// This end makes them; the channel takes how many are needed.
-    Here(&'a Channel<u8>),
+    /// This end makes them; the channel takes which are needed.
+    Here(&'a Channel<Wanted>),
     /// The other end makes them.
     There,
 }
@@ -73,7 +75,7 @@ impl<'a> Steering<'a> {
         executor: &'a Executor<'a>,
         (options, account): (&SendOptions, &'a Account),
         ceiling: Option<&Arc<UserCeiling>>,
-        wanted: Option<&'a Channel<u8>>,
+        wanted: Option<&'a Channel<Wanted>>,
     ) -> Self {
         let opens_later = executor.controller.lock().expect(NO_PANIC).opens_later();
         let steering = Self {
@@ -165,23 +167,28 @@ impl<'a> Steering<'a> {
                 Action::SetCeiling(FIRST, ceiling) => self.executor.link.set_rate(ceiling),
                 Action::SetCeiling(number, ceiling) => self.executor.further.set_rate_of(number, ceiling),
                 Action::Open(number) => self.opening(number).iter().for_each(|opening| opening.signal()),
-                Action::WantConnections(count) => self.want(count),
+                Action::WantConnections(count) => {
+                    self.want(Wanted::Connections(u8::try_from(count).unwrap_or(MAX_STREAMS).min(MAX_STREAMS)));
+                }
+                Action::WantDatagrams => self.want(Wanted::Datagrams),
                 Action::Retire(number) => self.executor.retire(number),
                 Action::Paced(pace) => (self.executor.events)(Event::of_pace(pace)),
             }
         }
     }
 
-    /// Requests connections, up to this number in all, from the end that makes them; not if the
-    /// user has set the number.
-    fn want(&self, connections: u64) {
-        let wanted = u8::try_from(connections).unwrap_or(MAX_STREAMS).min(MAX_STREAMS);
-        match self.more {
-            More::Never => {}
-            More::Here(channel) => {
+    /// Requests connections from the end that makes them; not if the user has set the number.
+    fn want(&self, wanted: Wanted) {
+        match (&self.more, wanted) {
+            (More::Never, _) => {}
+            (More::Here(channel), wanted) => {
                 let _ = channel.send(wanted);
             }
-            More::There => self.executor.with(|machine| machine.on_scarcity(wanted)),
+            (More::There, Wanted::Connections(count)) => self.executor.with(|machine| machine.on_scarcity(count)),
+            (More::There, Wanted::Datagrams) if self.executor.peer().has(Features::DATAGRAMS) => {
+                self.executor.with(|machine| machine.on_losses());
+            }
+            (More::There, Wanted::Datagrams) => {}
         }
     }
 

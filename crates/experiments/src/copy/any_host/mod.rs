@@ -51,12 +51,21 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
+/// Scenario `lossy` of `icdc lab run`: the same over paths that lose packets.
+pub(crate) const LOSSY: Scenario = Scenario {
+    name: "lossy",
+    about: "copies over paths that lose packets, by themselves or in bursts: by the route that icdc chooses, over datagrams, by root",
+    has_rows: true,
+    is_parallel: false,
+    run: run_lossy,
+};
+
 const RUNS: u64 = 5;
 /// Space on the disk in files of 4 GB: the file, its copy, and the files of other sizes.
 const ROOM: u64 = 3;
 
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
-    let missing: Vec<&str> = ["sshd", "nft"].into_iter().filter(|program| installed(program).is_none()).collect();
+    let missing = missing();
     let can_run = |case: &Case| match case.access {
         Access::StandIn => true,
         Access::Ssh => !missing.contains(&"sshd"),
@@ -68,10 +77,28 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
         chosen(&beside_cubic::ALL, |row| bench.wants(row.name())),
         chosen(&beside_copy::ALL, |row| bench.wants(row.name())),
     ];
-    let mut kinds: Vec<Box<dyn Kind>> = kinds.into_iter().flatten().collect();
+    let kinds: Vec<Box<dyn Kind>> = kinds.into_iter().flatten().collect();
     if kinds.is_empty() {
         return Err(bench.wants_none(names().map(str::to_owned).collect()));
     }
+    let summary = vec![("not installed, so not measured".to_owned(), missing.join(", "))];
+    Ok(Report { summary, ..run_kinds(bench, kinds)? })
+}
+
+fn run_lossy(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
+    match chosen(&case::ALL_LOSSY, |case| bench.wants(case.name())) {
+        Some(kind) => run_kinds(bench, vec![kind]),
+        None => Err(bench.wants_none(case::ALL_LOSSY.iter().map(|case| case.name().to_owned()).collect())),
+    }
+}
+
+/// Programs that some rows need and that are not installed.
+fn missing() -> Vec<&'static str> {
+    ["sshd", "nft"].into_iter().filter(|program| installed(program).is_none()).collect()
+}
+
+/// Runs the rows of all tables, in rounds.
+fn run_kinds(bench: &Bench<'_>, mut kinds: Vec<Box<dyn Kind>>) -> Result<Report, ExperimentError> {
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
     let scratch = Scratch::on_disk(size_in(background::SIZE, bench.quick) * ROOM)?;
     let fixture = Fixture::new(&scratch)?;
@@ -86,12 +113,11 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
         tables: kinds.iter().map(|kind| kind.table(bench.quick)).collect::<Vec<Table>>(),
         plots: kinds.iter().flat_map(|kind| kind.plots()).collect(),
         failures: kinds.iter().flat_map(|kind| kind.failures()).collect(),
-        summary: vec![("not installed, so not measured".to_owned(), missing.join(", "))],
         ..Report::default()
     })
 }
 
-/// Names of all rows of all tables.
+/// Names of all rows of all tables of `any-host`.
 fn names() -> impl Iterator<Item = &'static str> {
     let copies = case::ALL.iter().map(Row::name);
     let beside = beside_cubic::ALL.iter().map(Row::name).chain(beside_copy::ALL.iter().map(Row::name));
@@ -104,7 +130,7 @@ mod tests {
 
     #[test]
     fn each_row_can_be_named() {
-        let mut all: Vec<&str> = names().collect();
+        let mut all: Vec<&str> = names().chain(case::ALL_LOSSY.iter().map(Row::name)).collect();
         let count = all.len();
         all.sort_unstable();
         all.dedup();

@@ -225,7 +225,11 @@ impl<'a> Fixture<'a> {
         if let Some(ring) = case.ring {
             command.args(["--ring", &ring.as_u64().to_string()]);
         }
-        command.arg(source).arg(format!("{}:{}/", far.host, destination.display()));
+        if case.pulls {
+            command.arg(format!("{}:{}", far.host, source.display())).arg(destination.join(""));
+        } else {
+            command.arg(source).arg(format!("{}:{}/", far.host, destination.display()));
+        }
         let pauses = case.pauses.map(|pauses| pauses.start()).transpose()?;
         let (begun, mut told) = (clock::now(), CopyReports::default());
         let ended = bounded::run(&mut command, LIMIT, |line| told.hear(line))?;
@@ -234,7 +238,8 @@ impl<'a> Fixture<'a> {
         let counts = lab.on(Host::A, TcpCounts::read)?;
         let page = lab.page()?;
         let settings = &lab.record.settings;
-        let recording = Recording::of(&page, Heading::Forward, Span::MAX);
+        let heading = if case.pulls { Heading::Backward } else { Heading::Forward };
+        let recording = Recording::of(&page, heading, Span::MAX);
         let tolerance = Resolution::Means.tolerance(settings.round_trip());
         drop(far);
         // Clears the destination for the next copy.

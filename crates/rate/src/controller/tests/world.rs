@@ -193,7 +193,7 @@ impl World {
                     }
                     Action::Open(_) => is_open = true,
                     Action::WantConnections(count) => wanted = Some(count),
-                    Action::Retire(_) | Action::Paced(_) => {}
+                    Action::WantDatagrams | Action::Retire(_) | Action::Paced(_) => {}
                 }
             }
             for number in flows.len()..wanted.map_or(0, |count| count as usize) {

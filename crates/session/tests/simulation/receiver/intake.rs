@@ -123,7 +123,8 @@ impl ReceiverEnd {
                 | Message::Problem(_)
                 | Message::Ping
                 | Message::Congestion(_)
-                | Message::Connections { .. },
+                | Message::Connections { .. }
+                | Message::DatagramsWanted,
                 _,
             ) => {}
             (Message::Left { connection, .. }, _) => match self.arrived.on_left(connection) {
