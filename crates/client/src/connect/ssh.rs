@@ -492,7 +492,8 @@ impl SshFar {
     /// See [`Connect::datagrams`](super::Connect::datagrams).
     pub(crate) fn datagrams(&self) -> Option<Reaches> {
         let (routes, route) = self.taken()?;
-        let may = self.choice.is_open() && route == Route::Direct;
+        // A port that has not answered in time may have lost the question.
+        let may = self.choice.is_open() && matches!(route, Route::Direct | Route::Back);
         may.then(|| Box::new(move |stop: &StopSignal| routes.reach_by_datagrams(stop)) as Reaches)
     }
 
