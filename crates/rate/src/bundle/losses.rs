@@ -2,7 +2,8 @@
 //!
 //! The windows of CUBIC follow from the loss probability and the round-trip time ([`mean_window`]). What the most members
 //! ([`MOST_MEMBERS`]) carry with such windows may be less than the path has free, as behind a radio link: then a
-//! congestion control is needed that does not take each loss for congestion. Where so much is lost that nothing of the path could
+//! congestion control is needed that does not take each loss for congestion. That rate is often found too low where losses are
+//! many: what the most members carry is too little in any case below [`MUCH`], but on a path that has far less. Where so much is lost that nothing of the path could
 //! be found, as [`HEAVY`] says, it is needed in any case: at a rate that the windows keep low nobody overflows anything.
 //!
 //! Losses count while no queue shows: those of a queue that overflows are the bundle's own, or of others like it.
@@ -19,6 +20,8 @@ const MOST_ROUNDS: u64 = 32;
 const LEAST_LOSSES: u64 = 12;
 /// Part of that rate that the most members have to carry. Chosen; not varied.
 const MOST_CARRIED: Ratio = Ratio::new(2, 3);
+/// Rate that the most members have to carry, but where the path has less than a quarter of what they do. Chosen; not varied.
+const MUCH: Rate = Rate::from_bits_per_second(250_000_000);
 /// Loss probability with which the rate that the path has free is not to be found. Chosen; not varied.
 const HEAVY: f64 = 0.005;
 
@@ -61,7 +64,9 @@ impl Losses {
         self.since = Some(now);
         let packets = (aggregate.sent - since.sent).as_u64() / seen.packet.as_u64().max(1);
         let loss = lost as f64 / packets.max(1) as f64;
-        self.is_told = loss >= HEAVY || most(loss, seen.least_rtt, seen.packet) < level * MOST_CARRIED;
+        let most = most(loss, seen.least_rtt, seen.packet);
+        let is_little = most < level * MOST_CARRIED || (most < MUCH && most < level * 4);
+        self.is_told = loss >= HEAVY || is_little;
         self.is_told
     }
 }
