@@ -1,8 +1,10 @@
 //! A path that loses more packets than TCP bears: the copy turns to datagrams, and back where these are of no use.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
@@ -78,7 +80,7 @@ fn what_is_pulled_turns_to_datagrams_as_well() {
 #[test]
 fn where_datagrams_do_not_arrive_tcp_goes_on() {
     let _machine = machine();
-    let Some((lab, site, [here, there])) = scene(28) else { return };
+    let Some((lab, site, [here, there])) = scene(6) else { return };
     if !has_program("nft") {
         skip("there is no nft");
         return;
@@ -86,16 +88,15 @@ fn where_datagrams_do_not_arrive_tcp_goes_on() {
     let drop = "add table inet none; add chain inet none input { type filter hook input priority 0; }; add rule inet none input meta \
                 l4proto udp drop";
     lab.inside("b", || succeed(Command::new("nft").arg(drop)));
+    // They arrived an hour ago.
+    let seen = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() - 3600;
+    let known = site.path("home/.local/state/icdc/losses.json");
+    DirBuilder::new().recursive(true).mode(0o700).create(known.parent().unwrap()).unwrap();
+    fs::write(&known, format!(r#"{{"entries":[{{"place":"{B}","datagrams":"carry","seen":{seen}}}]}}"#)).unwrap();
     let ended = run(&lab, &site, &PLAIN, &[], &here, &there);
     assert_same(&site.path("data"), &site.path("copied"));
     assert!(routes(&ended).iter().all(|(via, _)| via != "udp"), "{ended}");
-    assert_eq!((ended.all("reconnecting").count(), ended.all("notice").count()), (0, 0), "{ended}");
-    assert_eq!(remembered(&site).as_deref(), Some("useless"));
-    // Nor where they arrived before.
-    let known = site.path("home/.local/state/icdc/losses.json");
-    fs::write(&known, fs::read_to_string(&known).unwrap().replace("useless", "carry")).unwrap();
-    let ended = run(&lab, &site, &PLAIN, &[], &here, &there);
-    assert!(routes(&ended).iter().all(|(via, _)| via != "udp"), "{ended}");
+    assert_eq!(ended.all("reconnecting").count(), 0, "{ended}");
     assert_eq!(remembered(&site).as_deref(), Some("useless"));
 }
 

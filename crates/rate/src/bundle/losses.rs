@@ -46,7 +46,8 @@ impl Losses {
     /// losses have shown that no number of members carries that.
     pub(super) fn update(&mut self, aggregate: &Aggregate, level: Option<Rate>) -> bool {
         let seen = &aggregate.seen;
-        let has_queue = aggregate.usual_rtt > seen.least_rtt + seen.least_rtt * QUEUE_THRESHOLD;
+        // All members see a queue of the path, and some are held up by a host that is busy.
+        let has_queue = seen.rtt > seen.least_rtt + seen.least_rtt * QUEUE_THRESHOLD;
         let Some(level) = level.filter(|_| !has_queue && !self.is_told && !seen.idle) else {
             self.since = None;
             return false;
