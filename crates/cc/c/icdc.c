@@ -437,19 +437,26 @@ INLINE u8 icdc_loss(const struct icdc *ca, u32 delivered)
 	return ca->lost ? (255ULL * ca->lost) / ((u64)delivered + ca->lost) : 0;
 }
 
-/* Whether more is lost beside so many that were delivered than the path loses by itself, and more than may be by chance. */
-INLINE bool icdc_loses_more(const struct icdc *ca, u32 delivered)
+/* Most packets that the path loses by itself beside so many that were delivered. */
+INLINE u64 icdc_own_losses(const struct icdc *ca, u32 delivered)
 {
 	u64 own = (u64)delivered * icdc_own_loss(ca) / (256 - icdc_own_loss(ca));
 
-	return ca->lost > own + own / OWN_LOSS_VARIES + (own ? LOSSY_PACKETS : 0);
+	return own + own / OWN_LOSS_VARIES;
 }
 
+/* Whether more is lost than the path loses by itself, and more than may be by chance. */
+INLINE bool icdc_loses_more(const struct icdc *ca, u32 delivered)
+{
+	u64 own = icdc_own_losses(ca, delivered);
+
+	return ca->lost > own + (own ? LOSSY_PACKETS : 0);
+}
+
+/* Whether so much more is lost that a queue overflows, or a rate is enforced. */
 INLINE bool icdc_is_lossy(const struct icdc *ca, u32 delivered)
 {
-	u64 own = (u64)delivered * icdc_own_loss(ca) / (256 - icdc_own_loss(ca));
-
-	return ca->lost > own + own / OWN_LOSS_VARIES + delivered / LOSSY + LOSSY_PACKETS;
+	return ca->lost > icdc_own_losses(ca, delivered) + delivered / LOSSY + LOSSY_PACKETS;
 }
 
 /* The rate at which packets arrive that leave at this one. */

@@ -16,10 +16,10 @@ const MOST: usize = 500;
 /// Maximum size of a file that is read, in bytes: [`MOST`] entries take less.
 const MAX_LENGTH: u64 = 1 << 20;
 
-/// What is known of datagrams to a far end.
+/// Experience with datagrams to a far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Datagrams {
+pub(crate) enum Datagrams {
     /// The path lost more than TCP bears, and they have reached the far end.
     Carry,
     /// They did not reach it, or carried less than TCP.
@@ -36,7 +36,7 @@ struct Entry {
     seen: u64,
 }
 
-/// What is remembered, the newest first.
+/// Entries of the file, the newest first.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct KnownLosses {
     entries: Vec<Entry>,
@@ -59,9 +59,8 @@ fn file() -> Option<PathBuf> {
     state_file::path("losses.json")
 }
 
-/// What this user remembers of datagrams to a far end; `None` if nothing, or it is too old.
-#[must_use]
-pub fn recall(place: &str) -> Option<Datagrams> {
+/// Experience that this user has had with datagrams to a far end; `None` if none, or it is too old.
+pub(crate) fn recall(place: &str) -> Option<Datagrams> {
     let known: KnownLosses = state_file::read_or_default(&file()?, MAX_LENGTH);
     known.find(place, seconds_since_1970())
 }

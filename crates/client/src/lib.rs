@@ -31,7 +31,7 @@ mod durable_stream;
 mod error;
 mod failure_kind;
 pub mod forward;
-pub mod known_losses;
+mod known_losses;
 pub mod known_routes;
 pub mod location;
 mod look;

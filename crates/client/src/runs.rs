@@ -364,7 +364,7 @@ impl ConnectionMaker<'_> {
             return Ok(session(Joining { joined: &joined, wanted: Some(&want) })?);
         }
         let (is_over_datagrams, reaches) = (connect.is_over_datagrams(), connect.datagrams());
-        let session_of = self.trial.begin();
+        let trial = self.trial.begin();
         let further = connect.further().map_err(AttemptError::Connect)?;
         let over = self.stop.child();
         let making = PendingConnections { making: *self, further: &further, join, over: &over, made: Mutex::default() };
@@ -372,10 +372,10 @@ impl ConnectionMaker<'_> {
             let making = &making;
             // The first connection is number 0.
             let _ = want.send(Wanted::Connections(self.count.first));
-            if is_over_datagrams && let Err(error) = start_scoped(scope, "trial", || session_of.watch(&over)) {
+            if is_over_datagrams && let Err(error) = start_scoped(scope, "trial", || trial.watch(&over)) {
                 tracing::debug!("datagrams are not tried out: {error}");
             }
-            let session_of = &session_of;
+            let trial = &trial;
             let make = move || {
                 let (mut next, mut reaches) = (1, reaches);
                 for wanted in wanted {
@@ -384,7 +384,7 @@ impl ConnectionMaker<'_> {
                         Wanted::Datagrams => {
                             if let Some(reaches) = reaches.take()
                                 && let Err(error) =
-                                    start_scoped(scope, "datagrams", move || session_of.turn(&reaches, making.over))
+                                    start_scoped(scope, "datagrams", move || trial.turn(&reaches, making.over))
                             {
                                 tracing::debug!("no datagrams: {error}");
                             }
@@ -416,11 +416,11 @@ impl ConnectionMaker<'_> {
         // Connections that came too late are closed; the other end sends nothing over them.
         joined.try_iter().for_each(|further| further.link.control.shutdown());
         drop(further);
-        if session_of.is_unreached() {
+        if trial.is_unreached() {
             connect.leave_datagrams();
         }
-        let turn = session_of.end(outcome.is_err() && !self.stop.is_requested(), is_over_datagrams);
-        match turn {
+        let is_cut = matches!(outcome, Err(SessionError::Cut(_))) && !self.stop.is_requested();
+        match trial.end(is_cut, is_over_datagrams) {
             Turn::None => Ok(outcome?),
             Turn::ToDatagrams => {
                 connect.take_datagrams();

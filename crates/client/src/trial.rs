@@ -47,7 +47,7 @@ impl Carried {
     }
 }
 
-/// What a session needs to turn.
+/// Means by which a session turns.
 #[derive(Clone, Copy)]
 pub(crate) struct Trial<'a> {
     /// First link of the session.
@@ -56,14 +56,13 @@ pub(crate) struct Trial<'a> {
     pub(crate) carried: &'a Carried,
     /// Rate that the session over TCP carried, from which the run has turned.
     pub(crate) before: &'a Mutex<Option<Rate>>,
-    /// Whether a new session can go on: not for a stream.
+    /// True if a new session can go on: not for a stream.
     pub(crate) may_turn: bool,
 }
 
-/// What the next session is to go over.
+/// Change of route for the next session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// The same.
     None,
     ToDatagrams,
     ToTcp,
@@ -74,9 +73,9 @@ pub(crate) struct SessionTrial<'a> {
     trial: Trial<'a>,
     begun: Time,
     bytes: ByteCount,
-    /// Whether the session was ended in favour of the other way.
+    /// True if the session was ended in favour of the other route.
     is_turned: AtomicBool,
-    /// Whether datagrams did not reach the far end.
+    /// True if datagrams did not reach the far end.
     is_unreached: AtomicBool,
 }
 
@@ -136,19 +135,19 @@ impl SessionTrial<'_> {
         }
     }
 
-    /// Whether datagrams were found not to reach the far end.
+    /// True if datagrams were found not to reach the far end.
     pub(crate) fn is_unreached(&self) -> bool {
         self.is_unreached.load(Ordering::SeqCst)
     }
 
-    /// What the next session is to go over. `has_failed`: the session ended early, and not because it was asked to.
-    pub(crate) fn end(&self, has_failed: bool, is_over_datagrams: bool) -> Turn {
-        let is_turned = has_failed && self.is_turned.load(Ordering::SeqCst);
+    /// Change of route after the session; `is_cut`: its connections have ended early, and not because the user has asked for it.
+    pub(crate) fn end(&self, is_cut: bool, is_over_datagrams: bool) -> Turn {
+        let is_turned = is_cut && self.is_turned.load(Ordering::SeqCst);
         match (is_turned, is_over_datagrams) {
             (true, false) => Turn::ToDatagrams,
             (true, true) => Turn::ToTcp,
             // Cut before anything was carried.
-            (false, true) if has_failed && self.carried() == self.bytes => Turn::ToTcp,
+            (false, true) if is_cut && self.carried() == self.bytes => Turn::ToTcp,
             (false, _) => Turn::None,
         }
     }

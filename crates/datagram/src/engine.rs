@@ -23,6 +23,7 @@ use crate::clock;
 use crate::congestion::SharedFlow;
 use crate::connection::{Change, Connection, Next};
 use crate::error::DatagramError;
+use crate::group;
 use crate::settings::{Algorithm, UNAUTHENTICATED_STREAMS, transport};
 use crate::socket::{Arrived, Sockets};
 
@@ -31,7 +32,7 @@ use crate::socket::{Arrived, Sockets};
 const WAKE: u64 = u64::MAX;
 const UDP: u64 = WAKE - 1;
 /// Number of tokens of UDP sockets.
-const UDPS: u64 = 64;
+const UDPS: u64 = group::MOST as u64;
 /// Number of events of epoll that are processed at once.
 const EVENTS: usize = 256;
 /// Number of connections of a listening end; further ones are refused.

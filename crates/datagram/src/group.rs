@@ -11,12 +11,12 @@ use rustix::net::sockopt::set_socket_reuseport;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 /// Number of sockets at most.
-const MOST: usize = 32;
+pub(crate) const MOST: usize = 32;
 /// Memory of all in bytes: 40 ms of packets at 1 Gbit/s, for each of which of 1,500 bytes the kernel counts 2,304.
 const ENOUGH: usize = 8 << 20;
 
-/// Further sockets of the address of `first`, whose memory for what arrives has so many bytes; none where it suffices, or the kernel has no
-/// groups.
+/// Further sockets of the address of `first`, which has `buffer` bytes of memory for what arrives; none where that suffices, or the
+/// kernel has no groups.
 pub(crate) fn join(first: &UdpSocket, buffer: usize) -> io::Result<Vec<UdpSocket>> {
     let count = ENOUGH.div_ceil(buffer.max(1)).min(MOST);
     if count < 2 {

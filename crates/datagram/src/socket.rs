@@ -37,14 +37,14 @@ pub(crate) struct Sockets {
     /// Space for what one call receives.
     space: Vec<u8>,
     each: usize,
-    /// What has arrived and waits for what other sockets may have, in order.
+    /// Datagrams that wait for earlier ones which other sockets may have, in order.
     waiting: Vec<Arrived>,
 }
 
 struct Socket {
     socket: UdpSocket,
     state: UdpSocketState,
-    /// Whether there may be something to receive.
+    /// True if there may be something to receive.
     readable: bool,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Arrived {
     pub(crate) data: BytesMut,
     /// Time at which the kernel has received it.
     pub(crate) at: Instant,
-    /// The same by the kernel's stamp, since 1970.
+    /// Kernel's stamp of that time, since 1970.
     stamp: Duration,
 }
 
@@ -124,12 +124,12 @@ impl Sockets {
         }
     }
 
-    /// Whether there may be something to receive.
+    /// True if there may be something to receive.
     pub(crate) fn may_have_more(&self) -> bool {
         !self.waiting.is_empty() || self.sockets.iter().any(|socket| socket.readable)
     }
 
-    /// What has arrived, in order.
+    /// Receives datagrams, in order.
     pub(crate) fn receive(&mut self) -> Vec<Arrived> {
         let clocks = Clocks::read();
         let Self { sockets, space, each, waiting } = self;

@@ -173,7 +173,7 @@ pub struct Plan {
     pub ceilings: Vec<(Number, Option<Rate>)>,
     /// Number of members that there should be, if that is more than there are.
     pub wanted: Option<u64>,
-    /// Whether it has just shown that losses are more than any number of members bears.
+    /// True once, when losses have shown to be more than any number of members bears.
     pub is_lossy: bool,
 }
 

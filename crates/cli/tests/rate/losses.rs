@@ -34,7 +34,7 @@ fn routes(ended: &Ended) -> Vec<(String, String)> {
     ended.all("route").map(|event| (text(event, "via"), text(event, "reason"))).collect()
 }
 
-/// What is remembered of datagrams to a far end.
+/// Experience with datagrams that is remembered of the far end.
 fn remembered(site: &Site) -> Option<String> {
     let known = fs::read_to_string(site.path("home/.local/state/icdc/losses.json")).ok()?;
     let known: Value = serde_json::from_str(&known).unwrap();

@@ -29,7 +29,7 @@ pub(super) struct ByDatagrams(Arc<Mutex<State>>);
 struct State {
     /// The connection, and the address that it leads to.
     connection: Option<Reached>,
-    /// Whether it was made for the session that begins next.
+    /// True if it was made for the session that begins next.
     is_fresh: bool,
 }
 
@@ -53,18 +53,24 @@ impl ByDatagrams {
         drop(before);
     }
 
-    /// Makes the connection that the next session is to have. `unanswered` makes the error from the reason if the port does not
-    /// answer.
+    /// Makes the connection that the next session is to have; false if the port does not answer.
     pub(super) fn reach(
         &self,
-        place: (&str, u16),
+        (host, port): (&str, u16),
         (machine, family): (&Machine, Family),
         stop: &StopSignal,
-        unanswered: impl FnOnce(String) -> ConnectError,
-    ) -> Result<(), ConnectError> {
-        let made = connect(place, (machine, family), stop, unanswered)?;
-        *self.lock() = State { connection: Some(made), is_fresh: true };
-        Ok(())
+    ) -> bool {
+        let unanswered = |reason| ConnectError::DataPort { host: host.to_owned(), port, reason };
+        match connect((host, port), (machine, family), stop, unanswered) {
+            Ok(made) => {
+                *self.lock() = State { connection: Some(made), is_fresh: true };
+                true
+            }
+            Err(error) => {
+                tracing::debug!(%error, "datagrams do not arrive");
+                false
+            }
+        }
     }
 
     /// Opens a stream to the port of a far end; the first one makes the connection. `unanswered` makes the error from the
@@ -91,20 +97,19 @@ impl ByDatagrams {
     }
 }
 
-/// Whether datagrams carry a run's sessions where the user leaves that to icdc, as one has found, or an earlier run.
+/// Decision between TCP and datagrams for a run's sessions, by what one of them has found, or an earlier run.
 pub(super) struct Choice {
     /// The far end, as it is remembered.
     place: String,
-    /// Whether the user leaves it to icdc, and wants nothing that datagrams do not have.
-    is_free: bool,
-    /// Whether they may, as they are not known to be of no use there.
+    /// True if the user leaves the decision to icdc, and datagrams are not known to be of no use there.
     may: bool,
-    /// Why they do; `None` if TCP carries the sessions.
+    /// Reason for datagrams; `None` if TCP carries the sessions.
     reason: Option<&'static str>,
 }
 
 impl Choice {
-    /// What is known of the far end `place`, if the user leaves it to icdc and wants nothing that datagrams do not have.
+    /// Begins with what is known of the far end `place`, if the user leaves the decision to icdc and wants nothing that datagrams do
+    /// not have.
     pub(super) fn new(place: String, options: &CopyOptions) -> Self {
         let send = &options.send;
         let is_free = options.via == Via::Auto
@@ -115,20 +120,15 @@ impl Choice {
             && send.streams.is_none();
         let known = if is_free { known_losses::recall(&place) } else { None };
         let reason = (known == Some(Datagrams::Carry)).then_some("TCP has not borne this path's losses before");
-        Self { place, is_free, may: is_free && known != Some(Datagrams::Useless), reason }
+        Self { place, may: is_free && known != Some(Datagrams::Useless), reason }
     }
 
-    /// Whether sessions may go over datagrams that do not yet.
+    /// True if sessions go over TCP and may go over datagrams.
     pub(super) fn is_open(&self) -> bool {
         self.may && self.reason.is_none()
     }
 
-    /// Whether sessions may not go over datagrams, or not any more, although the user leaves it to icdc.
-    pub(super) fn was_left(&self) -> bool {
-        self.is_free && !self.may
-    }
-
-    /// Why sessions go over datagrams; `None` if they do not.
+    /// Reason for which sessions go over datagrams; `None` if they do not.
     pub(super) fn reason(&self) -> Option<&'static str> {
         self.reason
     }

@@ -46,6 +46,8 @@ struct Address {
     family: Family,
     /// The route that the user has chosen: a proxy, datagrams, or else TCP.
     via: Via,
+    /// True if icdc has chosen datagrams in place of TCP.
+    takes_datagrams: bool,
     /// The connection over datagrams, as soon as there is one.
     datagrams: ByDatagrams,
     egresses: Egresses,
@@ -68,23 +70,15 @@ impl DaemonFar {
     ) -> Result<Self, ConnectError> {
         let (host, family, egresses) = (host.to_owned(), options.family, options.egresses.clone());
         let (via, datagrams) = (options.via.clone(), ByDatagrams::default());
-        let choice = Choice::new(format!("icdc://{host}:{port}"), options);
+        let mut choice = Choice::new(format!("icdc://{host}:{port}"), options);
         let identity = Arc::new(load_identity(&options.identity)?);
         let machine = Machine::default();
-        let mut address = Address { host, port, family, via, datagrams, egresses, machine };
+        let takes_datagrams = false;
+        let mut address = Address { host, port, family, via, takes_datagrams, datagrams, egresses, machine };
         let mut known = KnownHosts::load(&options.known_hosts)?;
         let ahead = Ahead::new(need, &options.egresses);
-        let mut choice = choice;
-        let checked = match choice.reason() {
-            None => address.connect_and_check(&identity, &known, &ahead, stop),
-            Some(_) => {
-                address.via = Via::Udp;
-                address.connect_and_check(&identity, &known, &ahead, stop).or_else(|error| {
-                    address.leave_datagrams(&mut choice, error)?;
-                    address.connect_and_check(&identity, &known, &ahead, stop)
-                })
-            }
-        };
+        let checked =
+            address.by_choice(&mut choice, |address| address.connect_and_check(&identity, &known, &ahead, stop));
         let (link, key) = match checked? {
             KeyCheck::Known(link, key) => (link, key),
             KeyCheck::Changed(key, line) => {
@@ -129,15 +123,9 @@ impl DaemonFar {
                 self.ahead.end();
                 self.address.machine.begin_anew();
                 self.address.datagrams.begin_anew();
-                self.address.go_by(&self.choice);
-                let first = |address: &Address| address.first(&self.identity, self.key, &self.ahead, &self.stop);
-                let link = match (first(&self.address), self.choice.reason()) {
-                    (Err(error), Some(_)) => {
-                        self.address.leave_datagrams(&mut self.choice, error)?;
-                        first(&self.address)
-                    }
-                    (made, _) => made,
-                }?;
+                let link = self.address.by_choice(&mut self.choice, |address| {
+                    address.first(&self.identity, self.key, &self.ahead, &self.stop)
+                })?;
                 self.tell_of_datagrams(events);
                 Ok(link)
             }
@@ -164,12 +152,12 @@ impl DaemonFar {
         self.choice.is_open().then(|| Box::new(move |stop: &StopSignal| address.reach_by_datagrams(stop)) as Reaches)
     }
 
-    /// Whether the last session went over datagrams although the user has not asked for it.
+    /// See [`Connect::is_over_datagrams`](super::Connect::is_over_datagrams).
     pub(crate) fn is_over_datagrams(&self) -> bool {
-        self.choice.reason().is_some()
+        self.address.takes_datagrams
     }
 
-    /// What carries the sessions where the user leaves it to icdc.
+    /// Decision between TCP and datagrams for the sessions.
     pub(super) fn choice(&mut self) -> &mut Choice {
         &mut self.choice
     }
@@ -180,6 +168,7 @@ impl DaemonFar {
         let route = match &address.via {
             Via::Proxy(proxy) => proxy.route(),
             Via::Udp => Route::Udp,
+            _ if address.takes_datagrams => Route::Udp,
             Via::Auto | Via::Direct | Via::Back | Via::Ssh => Route::Direct,
         };
         (route, Box::new(move |number, stop| address.stream(number, stop)))
@@ -286,38 +275,34 @@ impl Address {
         match &self.via {
             Via::Proxy(proxy) => reach_by(proxy, (host, port), self.family, &settings, stop).map(Carrier::from),
             Via::Udp => self.over_datagrams(stop),
+            _ if self.takes_datagrams => self.over_datagrams(stop),
             Via::Auto | Via::Direct | Via::Back | Via::Ssh => {
                 reach((host, port), &self.machine, self.family, &settings, stop, unanswered).map(Carrier::from)
             }
         }
     }
 
-    /// Takes the route that icdc has chosen, if the user leaves it to that.
-    fn go_by(&mut self, choice: &Choice) {
-        match choice.reason() {
-            Some(_) => self.via = Via::Udp,
-            None if choice.was_left() => self.via = Via::Auto,
-            None => {}
+    /// Makes an attempt by the route that is chosen; where datagrams are and fail, another one by TCP.
+    fn by_choice<T>(
+        &mut self,
+        choice: &mut Choice,
+        attempt: impl Fn(&Self) -> Result<T, ConnectError>,
+    ) -> Result<T, ConnectError> {
+        self.takes_datagrams = choice.reason().is_some();
+        match attempt(self) {
+            Err(error) if self.takes_datagrams && !matches!(error, ConnectError::Interrupted) => {
+                tracing::debug!(%error, "no session over datagrams");
+                choice.leave();
+                self.takes_datagrams = false;
+                attempt(self)
+            }
+            outcome => outcome,
         }
     }
 
-    /// Goes on by TCP after datagrams have led to this error; returns it if it is not theirs.
-    fn leave_datagrams(&mut self, choice: &mut Choice, error: ConnectError) -> Result<(), ConnectError> {
-        if matches!(error, ConnectError::Interrupted) {
-            return Err(error);
-        }
-        tracing::debug!(%error, "no session over datagrams");
-        choice.leave();
-        self.via = Via::Auto;
-        Ok(())
-    }
-
-    /// Has a connection over datagrams ready for the next session; whether they reach the daemon.
+    /// Has a connection over datagrams ready for the next session; false if they do not reach the daemon.
     fn reach_by_datagrams(&self, stop: &StopSignal) -> bool {
-        let (host, port) = (&self.host, self.port);
-        let unanswered = |reason| ConnectError::DaemonPort { host: host.clone(), port, reason };
-        let reached = self.datagrams.reach((host, port), (&self.machine, self.family), stop, unanswered);
-        reached.inspect_err(|error| tracing::debug!(%error, "datagrams do not reach the daemon")).is_ok()
+        self.datagrams.reach((&self.host, self.port), (&self.machine, self.family), stop)
     }
 
     /// Opens a stream over datagrams to the daemon.

@@ -107,7 +107,7 @@ impl Far {
         }
     }
 
-    /// Whether the last session went over datagrams although the user has not asked for it.
+    /// See [`Connect::is_over_datagrams`](super::Connect::is_over_datagrams).
     pub(crate) fn is_over_datagrams(&self) -> bool {
         match &self.kind {
             Kind::Ssh(far) => far.is_over_datagrams(),

@@ -80,7 +80,7 @@ pub trait Connect: Send {
         None
     }
 
-    /// Whether the session of the last [`Self::link`] goes over datagrams although the user has not asked for it.
+    /// True if the session of the last [`Self::link`] goes over datagrams although the user has not asked for it.
     fn is_over_datagrams(&self) -> bool {
         false
     }

@@ -436,11 +436,9 @@ impl Routes {
         self.datagrams.stream(place, (&self.machine, self.family), stop, unanswered)
     }
 
-    /// Has a connection over datagrams ready for the next session; whether they reach the far end's port.
+    /// Has a connection over datagrams ready for the next session; false if they do not reach the far end's port.
     pub(super) fn reach_by_datagrams(&self, stop: &StopSignal) -> bool {
-        let unanswered = |reason| ConnectError::DataPort { host: self.host.clone(), port: self.port, reason };
-        let reached = self.datagrams.reach((&self.host, self.port), (&self.machine, self.family), stop, unanswered);
-        reached.inspect_err(|error| tracing::debug!(%error, "datagrams do not reach the far end")).is_ok()
+        self.datagrams.reach((&self.host, self.port), (&self.machine, self.family), stop)
     }
 
     /// Makes TCP connection `number` to the far end's port through `proxy`.

@@ -388,7 +388,7 @@ struct Current {
     routes: Routes,
     /// Route that worked before; `None` until one has.
     route: Option<Route>,
-    /// Whether the last session goes over datagrams, which the user has not asked for.
+    /// True if the last session goes over datagrams, which the user has not asked for.
     is_over_datagrams: bool,
     login: LoginProperties,
     /// Time that the login took.
@@ -497,12 +497,12 @@ impl SshFar {
         may.then(|| Box::new(move |stop: &StopSignal| routes.reach_by_datagrams(stop)) as Reaches)
     }
 
-    /// Whether the last session went over datagrams although the user has not asked for it.
+    /// See [`Connect::is_over_datagrams`](super::Connect::is_over_datagrams).
     pub(crate) fn is_over_datagrams(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.is_over_datagrams)
     }
 
-    /// What carries the sessions where the user leaves it to icdc.
+    /// Decision between TCP and datagrams for the sessions.
     pub(super) fn choice(&mut self) -> &mut Choice {
         &mut self.choice
     }

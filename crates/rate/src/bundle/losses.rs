@@ -1,4 +1,4 @@
-//! Whether losses keep the windows smaller than any number of connections makes up for.
+//! Detector of losses that keep the windows smaller than any number of connections makes up for.
 //!
 //! The windows of CUBIC follow from the loss probability and the round-trip time ([`mean_window`]). What the most members
 //! ([`MOST_MEMBERS`]) carry with such windows may be less than the path has free, as behind a radio link: then a
@@ -29,7 +29,7 @@ const HEAVY: f64 = 0.005;
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     since: Option<Count>,
-    /// Whether it was told.
+    /// True once it was told.
     is_told: bool,
 }
 

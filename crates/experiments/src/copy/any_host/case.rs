@@ -23,7 +23,7 @@ pub(super) struct Case {
     burst: Option<f64>,
     /// Greatest additional delay of a packet.
     jitter: Span,
-    /// Whether the far end sends.
+    /// True if the far end sends.
     pub(super) pulls: bool,
     /// The account that copies; a user's hosts are stock ones, root's are tuned.
     pub(super) account: Account,
@@ -100,7 +100,7 @@ const JUMP_HOST: Case =
     Case { name: "port 22 only, jump host", required: "≤ 33 s", access: Access::JumpHost, ..PORT_22 };
 /// The usual case on a path that loses packets, by the route that icdc chooses.
 const LOSSY: Case = Case { required: "", many: true, ..STOCK };
-/// The same over datagrams from the start.
+/// The usual case over datagrams from the start.
 const OVER_DATAGRAMS: Case = Case { required: "≤ 22 s", via: Some("udp"), ..STOCK };
 /// The usual case over a round trip of a second.
 const SECOND: Case = Case {
