@@ -25,7 +25,8 @@
  * In SEARCH bursts leave as fast as the host sends, so that they arrive at the rate C, and the last packets of one have
  * waited longer than the first. Where they have not, the burst left spread: by a device of just that rate, and then
  * the burst before was spread as much; or by an application that had no more, and then it tells nothing. As soon as a few
- * packets look spread the window stays, so that the burst is no longer than it must be.
+ * packets look spread the window stays, so that the burst is no longer than it must be. A burst of which much is lost was too long
+ * already, and its rate is taken.
  *
  * COMPETE holds half of C beside algorithms that fill every queue. Per round trip, with the share s of C that was delivered:
  *
@@ -162,6 +163,8 @@ SOCKET_HINTS
 #define TEST_HALVES 5
 /* Losses that have not fallen are the path's own: they are so many eighths of what they were, at least. */
 #define UNFALLEN 7
+/* Two counts differ by more than chance makes them: three standard deviations, squared. */
+#define CHANCE 9
 /* What counts beyond the path's own losses, which vary: one part in so many of them, besides LOSSY. */
 #define OWN_LOSS_VARIES 4
 
@@ -193,6 +196,13 @@ SOCKET_HINTS
 #define LOOK_US 200
 #define BELIEVE_PACKETS 32
 #define BELIEVE_US 1000
+/* The length of a burst tells of a device's rate if it came evenly: with no long silence, and not much more slowly than at its begin;
+ * with losses by so many packets. */
+#define EVEN_PART 2
+#define EVEN_PACKETS 128
+/* Packets delivered and lost of a burst, and part of what was delivered, from which on losses are those of a queue. */
+#define OVERFLOW_PACKETS 64
+#define OVERFLOW_PART 3
 /* Hosts hold acknowledgements back for up to 4 ms: the rate is taken of that much of a burst, the window has room for it. */
 #define BUNCH_US 4000
 /* Packets; 1.5 GB. */
@@ -275,8 +285,11 @@ struct icdc {
 	struct icdc_point early;
 	union {
 		struct icdc_point late;
-		/* SEARCH: least round-trip time in the burst. */
-		u32 least_us;
+		/* SEARCH: least round-trip time in the burst, and its rate after an eighth of a round trip. */
+		struct {
+			u32 least_us;
+			u32 begin_rate;
+		};
 		/* Until one of the last quarter of a train is acknowledged: the last acknowledgement, or the train's begin. */
 		u32 acked_us;
 	};
@@ -445,18 +458,26 @@ INLINE u64 icdc_own_losses(const struct icdc *ca, u32 delivered)
 	return own + own / OWN_LOSS_VARIES;
 }
 
+/* Whether one number of packets exceeds another one by more than chance makes two counts of equal losses differ. */
+INLINE bool icdc_exceeds(u64 more, u64 less)
+{
+	return more > less && (more - less) * (more - less) > CHANCE * (more + less);
+}
+
 /* Whether more is lost than the path loses by itself, and more than may be by chance. */
 INLINE bool icdc_loses_more(const struct icdc *ca, u32 delivered)
 {
 	u64 own = icdc_own_losses(ca, delivered);
 
-	return ca->lost > own + (own ? LOSSY_PACKETS : 0);
+	return ca->lost > own && (!own || icdc_exceeds(ca->lost, own));
 }
 
 /* Whether so much more is lost that a queue overflows, or a rate is enforced. */
 INLINE bool icdc_is_lossy(const struct icdc *ca, u32 delivered)
 {
-	return ca->lost > icdc_own_losses(ca, delivered) + delivered / LOSSY + LOSSY_PACKETS;
+	u64 own = icdc_own_losses(ca, delivered);
+
+	return ca->lost > own + delivered / LOSSY + LOSSY_PACKETS && (!own || icdc_exceeds(ca->lost, own));
 }
 
 /* The rate at which packets arrive that leave at this one. */
@@ -932,8 +953,9 @@ INLINE u32 icdc_usual_excess(u32 rtt_us)
 INLINE void icdc_end_test(struct icdc *ca, u32 packets, u32 delivered, u16 now_ms)
 {
 	u8 loss = icdc_loss(ca, packets);
+	u64 before = ((u64)packets + ca->lost) * ca->loss / 256;
 
-	if (8 * (u32)loss >= UNFALLEN * (u32)ca->loss) {
+	if (!icdc_exceeds(before * UNFALLEN / 8, ca->lost)) {
 		ca->flags &= ~TESTS;
 		/* Those that have fallen before were of the rate. */
 		if (!(ca->flags & FELL)) {
@@ -1071,8 +1093,14 @@ INLINE u32 icdc_burst_rate(const struct icdc *ca)
 	return packets < LOOK_PACKETS || (s32)us <= 0 ? 0 : icdc_rate(packets, us);
 }
 
+/* Whether so much of a burst is lost that it was too long: it shows no rate then where the host itself sends it slowly. */
+INLINE bool icdc_overflows(const struct icdc *ca, u32 delivered)
+{
+	return delivered >= OVERFLOW_PACKETS && ca->lost >= OVERFLOW_PACKETS && ca->lost > delivered / OVERFLOW_PART;
+}
+
 /* Whether a burst is spread by the path, or by the device that it leaves by. */
-INLINE bool icdc_is_spread(const struct icdc *ca, const struct rate_sample *rs, u32 us, u32 rate)
+INLINE bool icdc_is_spread(struct icdc *ca, const struct rate_sample *rs, u32 us, u32 rate)
 {
 	u32 grown = (u32)rs->rtt_us - ca->least_us;
 
@@ -1080,7 +1108,16 @@ INLINE bool icdc_is_spread(const struct icdc *ca, const struct rate_sample *rs, 
 		return false;
 	if ((s32)(grown - ca->silence_us) > (s32)(us / 4))
 		return true;
-	return us >= icdc_base(ca) / 8 && !rs->is_app_limited && rate - ca->rate / 2 < ca->rate;
+	if (us + ca->silence_us < icdc_base(ca) / 8)
+		return false;
+	/* What is sent again for losses comes later than the rest, and so does what only answers the other end. */
+	if (!ca->begin_rate)
+		ca->begin_rate = rate;
+	if (rate < ca->begin_rate / EVEN_PART || ca->silence_us > us / EVEN_PART)
+		return false;
+	if (us < icdc_base(ca) / 8 || rs->is_app_limited || (ca->lost && icdc_packets(rate, us) < EVEN_PACKETS))
+		return false;
+	return rate - ca->rate / 2 < ca->rate;
 }
 
 /*
@@ -1094,6 +1131,14 @@ INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct icdc_
 	u64 window;
 
 	INVARIANT(ca->mode == SEARCH);
+	if (icdc_overflows(ca, all->delivered - ca->round_delivered)) {
+		rate = icdc_burst_rate(ca);
+		ca->capacity = rate > ca->rate ? rate : ca->rate;
+		if (ca->capacity) {
+			icdc_fill(ca, now);
+			return;
+		}
+	}
 	if ((s32)(all->delivered - ca->train_first) > 0) {
 		/* The first acknowledgement of a burst. */
 		if (ca->capacity) {
@@ -1105,7 +1150,7 @@ INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct icdc_
 		ca->early.left_us = now;
 		ca->early.number = all->delivered;
 		ca->train_first = icdc_sent(all);
-		ca->silence_us = ca->silence_packets = 0;
+		ca->silence_us = ca->silence_packets = ca->begin_rate = 0;
 	} else {
 		silence = now - ca->last_us;
 		if (silence > ca->silence_us) {

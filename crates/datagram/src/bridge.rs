@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::{Buf as _, Bytes, BytesMut};
 use quinn_proto::{Connection, FinishError, ReadError, StreamId, VarInt, WriteError};
 
+use crate::order::Order;
+
 /// Bytes that are read from the local socket at once.
 const READ: usize = 128 << 10;
 /// Number of chunks that are written to it at once.
@@ -17,8 +19,10 @@ const CHUNKS: usize = 64;
 /// Bytes that are handed on before others have their turn.
 const TURN: usize = 512 << 10;
 
-/// Time for what a program has given to arrive once it has closed its end. Who waits for more has not closed it.
+/// Time in which the other end has to acknowledge something, once the program has closed its end, for what it has given to arrive.
 const GONE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time in which all of that has to arrive.
+const ALL_GONE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A stream and its local socket.
 pub(crate) struct Bridge {
@@ -29,14 +33,16 @@ pub(crate) struct Bridge {
     pub(crate) writable: bool,
     /// Whether the program has closed its end: it reads no more.
     pub(crate) is_gone: bool,
-    /// When what it has given is given up, since it has closed its end.
-    lapses: Option<Instant>,
+    /// Its end, once it has closed it.
+    gone: Option<Gone>,
     space: BytesMut,
     /// What was read and the stream has not taken.
     outgoing: Option<Bytes>,
     outgoing_ended: bool,
     /// Whether the other end has all that was given, its end included, or wants no more.
     is_delivered: bool,
+    /// What was received beyond what is missing.
+    order: Order,
     /// What was received and the socket has not taken.
     incoming: Vec<Bytes>,
     incoming_ended: bool,
@@ -53,11 +59,12 @@ impl Bridge {
             readable: false,
             writable: true,
             is_gone: false,
-            lapses: None,
+            gone: None,
             space: BytesMut::new(),
             outgoing: None,
             outgoing_ended: false,
             is_delivered: false,
+            order: Order::default(),
             incoming: Vec::new(),
             incoming_ended: false,
             carried: Arc::default(),
@@ -67,6 +74,11 @@ impl Bridge {
     /// Count of the bytes that the stream carries in both directions.
     pub(crate) fn carried(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.carried)
+    }
+
+    /// Number of bytes received that wait for earlier ones, or for room in the socket.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.order.bytes()
     }
 
     /// Whether both directions have ended, and the other end has everything.
@@ -86,13 +98,17 @@ impl Bridge {
         let _ = self.socket.shutdown(Shutdown::Read);
     }
 
-    /// Gives up what the program has given and the other end does not have, some time after the program has closed its end; returns
-    /// when that is.
-    pub(crate) fn lapse(&mut self, connection: &mut Connection, now: Instant) -> Option<Instant> {
+    /// Gives up what the program has given and the other end does not have, once the program has closed its end and nothing has
+    /// arrived for a while; returns when that is. `delivered`: number of packets of the connection that have arrived.
+    pub(crate) fn lapse(&mut self, connection: &mut Connection, now: Instant, delivered: u64) -> Option<Instant> {
         if !self.is_gone || self.is_delivered {
             return None;
         }
-        let lapses = *self.lapses.get_or_insert(now + GONE_TIMEOUT);
+        let gone = self.gone.get_or_insert(Gone { since: now, progressed: now, delivered });
+        if gone.delivered != delivered {
+            (gone.progressed, gone.delivered) = (now, delivered);
+        }
+        let lapses = (gone.progressed + GONE_TIMEOUT).min(gone.since + ALL_GONE_TIMEOUT);
         if now < lapses {
             return Some(lapses);
         }
@@ -103,7 +119,7 @@ impl Bridge {
     }
 
     fn stop_receiving(&mut self, connection: &mut Connection) {
-        self.incoming.clear();
+        (self.order, self.incoming) = (Order::default(), Vec::new());
         self.incoming_ended = true;
         // One that has ended needs no more.
         let _ = connection.recv_stream(self.stream).stop(VarInt::from_u32(0));
@@ -174,14 +190,23 @@ impl Bridge {
         }
     }
 
-    /// Hands what has arrived to the local socket; returns how many bytes, and whether there may be more at once.
-    pub(crate) fn deliver(&mut self, connection: &mut Connection) -> (usize, bool) {
+    /// Hands what has arrived to the local socket, and keeps about `most` bytes beyond what is missing; returns how many bytes, and
+    /// whether there may be more at once.
+    pub(crate) fn deliver(&mut self, connection: &mut Connection, most: u64) -> (usize, bool) {
         let mut moved = 0;
         if self.is_gone && !self.incoming_ended {
             self.stop_receiving(connection);
         }
-        while self.writable && !self.incoming_ended {
-            let end = self.receive(connection);
+        while !self.incoming_ended {
+            let end = self.receive(connection, most);
+            if matches!(end, End::Broken) {
+                self.incoming_ended = true;
+                self.cut();
+                break;
+            }
+            if !self.writable {
+                break;
+            }
             if !self.incoming.is_empty() {
                 match self.write() {
                     Ok(count) => {
@@ -194,13 +219,9 @@ impl Bridge {
             }
             match end {
                 End::Later if self.incoming.is_empty() => break,
-                End::Now if self.incoming.is_empty() => {
+                End::Now if self.incoming.is_empty() && self.order.bytes() == 0 => {
                     self.incoming_ended = true;
                     let _ = self.socket.shutdown(Shutdown::Write);
-                }
-                End::Broken => {
-                    self.incoming_ended = true;
-                    self.cut();
                 }
                 _ => {}
             }
@@ -211,27 +232,45 @@ impl Bridge {
         (moved, false)
     }
 
-    /// Takes chunks from the stream, as many as are written at once.
-    fn receive(&mut self, connection: &mut Connection) -> End {
-        if self.incoming.len() >= CHUNKS {
-            return End::Not;
-        }
+    /// Takes chunks from the stream, as many as are written at once. Those beyond what is missing wait, and so do all while the
+    /// socket has no room, up to about `most` bytes.
+    fn receive(&mut self, connection: &mut Connection, most: u64) -> End {
         let mut stream = connection.recv_stream(self.stream);
-        let Ok(mut chunks) = stream.read(true) else { return End::Now };
+        let Ok(mut chunks) = stream.read(false) else {
+            self.fill();
+            return End::Now;
+        };
         let end = loop {
+            self.fill();
+            let is_full = self.incoming.len() >= CHUNKS;
+            if is_full && (self.writable || self.order.bytes() >= most) {
+                break End::Not;
+            }
+            // A chunk of no bytes tells where the next one begins.
+            let is_beyond = self.order.bytes() >= most
+                && matches!(chunks.next(0), Ok(Some(chunk)) if chunk.offset > self.order.next());
+            if is_beyond {
+                break End::Later;
+            }
             match chunks.next(usize::MAX) {
-                Ok(Some(chunk)) => self.incoming.push(chunk.bytes),
+                Ok(Some(chunk)) => self.order.add(chunk.offset, chunk.bytes),
                 Ok(None) => break End::Now,
                 Err(ReadError::Blocked) => break End::Later,
                 Err(ReadError::Reset(_)) => break End::Broken,
-            }
-            if self.incoming.len() >= CHUNKS {
-                break End::Not;
             }
         };
         // What is to be told of the flow control leaves with the next packets.
         let _ = chunks.finalize();
         end
+    }
+
+    /// Takes as many chunks as are written at once, of those that are in order.
+    fn fill(&mut self) {
+        while self.incoming.len() < CHUNKS
+            && let Some(chunk) = self.order.take()
+        {
+            self.incoming.push(chunk);
+        }
     }
 
     /// Writes what was received to the local socket; returns the number of bytes.
@@ -256,6 +295,14 @@ impl Bridge {
         self.incoming.drain(..whole);
         Ok(count)
     }
+}
+
+/// What happens after the program has closed its end, or both directions of it have ended.
+struct Gone {
+    since: Instant,
+    /// Time at which packets of the connection were last seen to arrive, and their number.
+    progressed: Instant,
+    delivered: u64,
 }
 
 /// How far a stream has been received.

@@ -243,7 +243,9 @@ impl Connection {
             }
         }
         let more = self.deliver(now);
-        let lapses = self.bridges.values_mut().filter_map(|bridge| bridge.lapse(&mut self.quic, now)).min();
+        let delivered = self.flow.lock().state().delivered;
+        let lapse = |bridge: &mut Bridge| bridge.lapse(&mut self.quic, now, delivered);
+        let lapses = self.bridges.values_mut().filter_map(lapse).min();
         self.refill();
         let wait = self.transmit(now, sockets);
         match (wait, more) {
@@ -256,8 +258,12 @@ impl Connection {
     fn deliver(&mut self, now: Instant) -> bool {
         let mut more = false;
         let (quic, arrived) = (&mut self.quic, &mut self.arrived);
+        // What waits for something that is missing has credit again: as much as the window at most.
+        let waiting: u64 = self.bridges.values().map(Bridge::waiting).sum();
+        let room = self.window.saturating_sub(waiting);
+        let streams = self.bridges.len().max(1) as u64;
         self.bridges.retain(|_, bridge| {
-            let (count, has_more) = bridge.deliver(quic);
+            let (count, has_more) = bridge.deliver(quic, bridge.waiting() + room / streams);
             *arrived += count as u64;
             more |= has_more;
             !bridge.has_ended()

@@ -17,6 +17,7 @@
 //! | the thread that carries all of one end's connections | `engine` |
 //! | one connection: what it may send, its streams | `connection` |
 //! | one stream and its local socket | `bridge` |
+//! | what a stream has received, brought into order | `order` |
 //! | the algorithm, as the kernel would call it | `congestion` |
 //! | when packets leave | `pacing` |
 //! | UDP sockets, many packets at a time | `socket` |
@@ -37,6 +38,7 @@ mod engine;
 mod error;
 mod group;
 mod listener;
+mod order;
 mod pacing;
 mod settings;
 mod socket;

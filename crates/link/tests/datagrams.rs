@@ -64,7 +64,7 @@ fn exchange(stream: &UnixStream, bytes: &[u8]) -> Vec<u8> {
     received
 }
 
-/// A hop that loses one datagram in `one_in` in each direction; 0: none.
+/// A hop that loses one datagram in `one_in` in each direction, 0: none, and delays the others.
 struct Hop {
     address: SocketAddr,
     lost: Arc<AtomicU64>,
@@ -72,7 +72,7 @@ struct Hop {
 }
 
 impl Hop {
-    fn to(server: SocketAddr, one_in: u64) -> Self {
+    fn to(server: SocketAddr, one_in: u64, delay: Duration) -> Self {
         let (front, back) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         let address = front.local_addr().unwrap();
         back.connect(server).unwrap();
@@ -94,6 +94,7 @@ impl Hop {
         let (mut there, mut back_again) = (loses(3), loses(5));
         let (from_server, to_server) = (back.try_clone().unwrap(), back);
         let (from_client, to_client) = (front.try_clone().unwrap(), front);
+        let to_server = delayed(delay, move |datagram| drop(to_server.send(datagram)));
         let ended = Arc::clone(&over);
         thread::spawn(move || {
             let mut buffer = [0; 2048];
@@ -101,25 +102,43 @@ impl Hop {
                 if let Ok((length, client)) = from_client.recv_from(&mut buffer) {
                     let _ = client_is.send(client);
                     if !there() {
-                        let _ = to_server.send(&buffer[..length]);
+                        let _ = to_server.send((Instant::now(), buffer[..length].to_vec()));
                     }
                 }
             }
         });
+        let mut known = None;
+        let to_client = delayed(delay, move |datagram| {
+            known = client.try_iter().last().or(known);
+            if let Some(client) = known {
+                let _ = to_client.send_to(datagram, client);
+            }
+        });
         let ended = Arc::clone(&over);
         thread::spawn(move || {
-            let (mut buffer, mut known) = ([0; 2048], None);
+            let mut buffer = [0; 2048];
             while !ended.load(Ordering::Relaxed) {
-                if let Ok(length) = from_server.recv(&mut buffer) {
-                    known = client.try_iter().last().or(known);
-                    if let Some(client) = known.filter(|_| !back_again()) {
-                        let _ = to_client.send_to(&buffer[..length], client);
-                    }
+                if let Ok(length) = from_server.recv(&mut buffer)
+                    && !back_again()
+                {
+                    let _ = to_client.send((Instant::now(), buffer[..length].to_vec()));
                 }
             }
         });
         Self { address, lost, over }
     }
+}
+
+/// Has datagrams sent so long after they have come.
+fn delayed(delay: Duration, mut send: impl FnMut(&[u8]) + Send + 'static) -> mpsc::Sender<(Instant, Vec<u8>)> {
+    let (give, given) = mpsc::channel::<(Instant, Vec<u8>)>();
+    thread::spawn(move || {
+        for (came, datagram) in given {
+            thread::sleep((came + delay).saturating_duration_since(Instant::now()));
+            send(&datagram);
+        }
+    });
+    give
 }
 
 impl Drop for Hop {
@@ -168,7 +187,7 @@ fn several_streams_share_a_connection() {
 #[test]
 fn what_is_lost_is_sent_again() {
     let server = server();
-    let hop = Hop::to(server.address, 50);
+    let hop = Hop::to(server.address, 50, Duration::ZERO);
     let dialed = dial(hop.address).unwrap();
     let (there, back) = (noise(5 * MIB, 1), noise(MIB, 2));
     let near = dialed.open().unwrap();
@@ -180,6 +199,25 @@ fn what_is_lost_is_sent_again() {
     });
     let lost = hop.lost.load(Ordering::Relaxed);
     assert!(lost > 20 && dialed.state().lost > 20, "{lost} {:?}", dialed.state());
+}
+
+#[test]
+fn thousands_of_gaps_in_a_stream_do_not_end_it() {
+    let server = server();
+    let hop = Hop::to(server.address, 6, Duration::from_millis(200));
+    let dialed = dial(hop.address).unwrap();
+    let sent = noise(40 * MIB, 3);
+    let near = dialed.open().unwrap();
+    thread::scope(|scope| {
+        let received = scope.spawn(|| exchange(&near, &sent));
+        let far = server.accepted.recv_timeout(PATIENCE).unwrap();
+        far.incoming.trust();
+        let arrived = exchange(&far.socket, &[]);
+        assert_eq!(arrived.len(), sent.len());
+        assert!(arrived == sent, "what arrives is what was sent");
+        assert_eq!(received.join().unwrap(), []);
+    });
+    assert!(hop.lost.load(Ordering::Relaxed) > 5_000, "{:?}", hop.lost);
 }
 
 #[test]

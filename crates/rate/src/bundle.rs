@@ -245,6 +245,12 @@ impl Bundle {
         }
     }
 
+    /// Whether losses have shown to be more than any number of members bears: their windows, not the path, limit the rate.
+    #[must_use]
+    pub fn is_lossy(&self) -> bool {
+        self.losses.are_told()
+    }
+
     /// Total rate between two trains; `None` for no ceiling.
     #[must_use]
     pub fn level(&self) -> Option<Rate> {

@@ -37,8 +37,7 @@ pub const SSH_CHANNEL_BY_JUMP_HOST: Window = Window { bytes: ByteCount::from_kib
 /// Most connections that are made by default: as many channels by a jump host as a path of 300 ms
 /// needs (`long_paths_need_many_and_short_ones_one`).
 pub const MOST: u8 = 24;
-/// Streams over datagrams, which share one congestion control: as many as have room for the gaps that losses leave until they are
-/// filled, of which quinn allows each stream 1,024 (quinn-rs/quinn#2694). At 1 Gbit/s, 300 ms and a loss of 1e-1 there are 3,000.
+/// Streams over datagrams, which share one congestion control, so that several threads encrypt and decrypt. Chosen; not varied.
 pub const OVER_DATAGRAMS: u8 = 8;
 /// Margin above the known rate of a path. Over 1 Gbit/s and 300 ms it makes 14 connections; with 28
 /// and 48, 2 GB took 22.8 to 24.1 s in place of 20.9 to 21.1 (commit b921dda6).

@@ -422,6 +422,12 @@ impl Controller {
         }
     }
 
+    /// Whether losses have shown to be more than any number of connections bears: what the path has free is not known.
+    #[must_use]
+    pub fn is_lossy(&self) -> bool {
+        matches!(&self.mode, Mode::Bundle(bundle) if bundle.is_lossy())
+    }
+
     /// State of the search for the path's rate; `None` where the kernel searches.
     #[must_use]
     pub fn state(&self) -> Option<State> {

@@ -51,6 +51,8 @@ struct Path {
     rtt: Span,
     queue: u64,
     loss: f64,
+    /// Of the losses.
+    seed: u64,
     /// What the sending host's line carries, in Mbit/s.
     line: Option<u64>,
     seconds: u64,
@@ -60,7 +62,7 @@ struct Path {
 impl Path {
     fn new(mbit: u64, rtt_ms: u64, queue: u64) -> Self {
         let rtt = Span::from_millis(rtt_ms);
-        Self { rate: mbit * MBIT, rtt, queue, loss: 0.0, line: None, seconds: 20, changes: Vec::new() }
+        Self { rate: mbit * MBIT, rtt, queue, loss: 0.0, seed: 7, line: None, seconds: 20, changes: Vec::new() }
     }
 
     fn run(&self, flows: Vec<Flow>) -> Seen {
@@ -72,7 +74,7 @@ impl Path {
             line_rate: self.line.map(|mbit| Rate::from_bits_per_second(mbit * MBIT)),
             ..Settings::default()
         };
-        let forward = Settings { loss: Model::Random(self.loss), seed: 7, ..way.clone() };
+        let forward = Settings { loss: Model::Random(self.loss), seed: self.seed, ..way.clone() };
         let mut rounds = Rounds::new(self.rtt, flows.len());
         let simulation = Simulation {
             forward,
@@ -287,6 +289,17 @@ fn random_losses_cost_what_they_take() {
         let seen = Path { loss, ..Path::new(1000, 300, 2_500_000) }.run(vec![flow("icdc")]);
         assert!(seen.steady(0) > 0.95, "{loss}: {}", seen.steady(0));
         assert_eq!(seen.outcome.forward.dropped, 0, "{loss}");
+    }
+}
+
+#[test]
+fn losses_at_the_start_do_not_hide_the_path() {
+    for loss in [0.05, 0.1] {
+        for seed in 1..=20 {
+            let seen = Path { loss, seed, seconds: 6, ..Path::new(1000, 300, 2_500_000) }.run(vec![flow("icdc")]);
+            let share = seen.steady(0) / (1.0 - loss);
+            assert!(share > 0.7, "{loss}, seed {seed}: {share}: {:?}", seen.rounds.arrived[0]);
+        }
     }
 }
 

@@ -53,6 +53,8 @@ fn losses_that_no_number_of_connections_bears_bring_datagrams() {
     assert_eq!(ended.all("reconnecting").count(), 0, "{ended}");
     assert!(ended.number("bytes_sent") < 160 * MIB, "what is durable is not sent again: {ended}");
     assert_eq!(remembered(&site).as_deref(), Some("carry"));
+    let paths = fs::read_to_string(site.path("home/.local/state/icdc/paths.json")).unwrap_or_default();
+    assert!(!paths.contains("rate"), "what losses left of the path is not its rate: {paths}");
 
     // The next one begins with them, and so does one in the other direction.
     let back = site.path("back").into_os_string();

@@ -42,6 +42,11 @@ struct Count {
 }
 
 impl Losses {
+    /// Whether it has told that no number of members bears the losses.
+    pub(super) fn are_told(&self) -> bool {
+        self.is_told
+    }
+
     /// Processes a round trip; `level` is the rate that the path is known to have free, `None` while it is not known. True once: when
     /// losses have shown that no number of members carries that.
     pub(super) fn update(&mut self, aggregate: &Aggregate, level: Option<Rate>) -> bool {

@@ -470,8 +470,12 @@ fn supervise<'scope, 'env>(
 }
 
 /// Measures the path's rate. It can be seen only on one connection that nothing else limits,
-/// unless the rate left free by others was found.
+/// unless the rate left free by others was found, and not where losses limit all connections.
 fn watch_path(path: &mut PathWatch, now: Time, executor: &Executor<'_>, connections: &Connections<'_>) {
+    if connections.steering.is_lossy() {
+        *path = PathWatch::default();
+        return;
+    }
     let info = executor.link.tcp_info();
     if let Some(info) = &info {
         path.found_free(now, connections.steering.capacity(), connections.acknowledged(), info.min_rtt);

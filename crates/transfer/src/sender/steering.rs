@@ -266,6 +266,11 @@ impl<'a> Steering<'a> {
         self.controller().capacity()
     }
 
+    /// Whether losses keep the rate below what the path has ([`Controller::is_lossy`]).
+    pub(super) fn is_lossy(&self) -> bool {
+        self.controller().is_lossy()
+    }
+
     /// Whether a connection should take a frame of this length while `unsent` bytes are left to be
     /// sent; `None` if that is not known ([`Controller::takes`]).
     pub(super) fn takes(&self, number: u8, frame: ByteCount, unsent: Option<ByteCount>) -> bool {
